@@ -1,0 +1,47 @@
+"""grue trains, studies and ships deep reinforcement-learning agents for text games.
+
+Names are looked up when they are first used, so that ``import grue`` needs nothing but Python.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from grue.engine.make import make
+    from grue.errors import BrokenFileError, GrueError, UsageError
+    from grue.games.game import Game
+    from grue.games.registry import game_names, load
+
+_HOMES = {
+    "BrokenFileError": "grue.errors",
+    "Game": "grue.games.game",
+    "GrueError": "grue.errors",
+    "UsageError": "grue.errors",
+    "game_names": "grue.games.registry",
+    "load": "grue.games.registry",
+    "make": "grue.engine.make",
+}
+__all__ = [
+    "BrokenFileError",
+    "Game",
+    "GrueError",
+    "UsageError",
+    "__version__",
+    "game_names",
+    "load",
+    "make",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'grue' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,175 @@
+"""The command line. Each command imports what it needs when it runs, so help comes at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from grue import __version__
+from grue.errors import GrueError
+from grue.games.game import Game
+from grue.games.registry import game_names, load
+
+INTERRUPTED = 130
+# Typer brings a click of its own and names only some of its errors: this is what they all are.
+CLICK_ERROR: Any = typer.BadParameter.__mro__[2]
+
+app = typer.Typer(
+    name="grue",
+    help="Trains, studies and plays text games.",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+GameName = Annotated[
+    str,
+    typer.Argument(
+        metavar="GAME", help="saladworld-1 to saladworld-7, or the path of a story file."
+    ),
+]
+
+
+@app.callback(invoke_without_command=True)
+def _top(
+    version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
+) -> None:
+    if version:
+        print(f"grue {__version__}")
+        raise typer.Exit()
+
+
+@app.command()
+def games(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """List the games that come with grue."""
+    rows = [_describe(load(name)) for name in game_names()]
+    if as_json:
+        print(json.dumps(rows, indent=2))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table()
+    for column in rows[0]:
+        table.add_column(column.replace("_", " "), justify="left" if column == "name" else "right")
+    for row in rows:
+        table.add_row(*(str(value) for value in row.values()))
+    Console().print(table)
+
+
+def _describe(game: Game) -> dict[str, str | int]:
+    return {
+        "name": game.name,
+        "rooms": len(game.rooms),
+        "objects": len(game.objects),
+        "subtasks": len(game.subtasks),
+        "commands": len(game.commands),
+        "max_score": game.max_score,
+    }
+
+
+@app.command()
+def play(
+    game: GameName,
+    hints: Annotated[
+        bool, typer.Option("--hints", help="Show the commands that would change something.")
+    ] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the game's chance.")] = 0,
+    transcript: Annotated[
+        Path | None, typer.Option(help="Write the game to this file, which must not exist.")
+    ] = None,
+) -> None:
+    """Play a game in the terminal."""
+    from grue.play import play as play_game
+
+    play_game(load(game), hints, seed, transcript)
+
+
+@app.command()
+def walkthrough(
+    game: GameName,
+    run: Annotated[
+        bool, typer.Option("--run", help="Play it on the real game and show the score.")
+    ] = False,
+) -> None:
+    """Print commands that finish a game with the full score."""
+    loaded = load(game)
+    if not loaded.walkthrough:
+        raise GrueError(f"{loaded.name} comes with no walkthrough")
+    if run:
+        _run_walkthrough(loaded)
+    else:
+        print("\n".join(loaded.walkthrough))
+
+
+def _run_walkthrough(game: Game) -> None:
+    from grue.engine.hosted import HostedEnv
+    from grue.play import follow_walkthrough
+
+    width = max(len(command) for command in game.walkthrough)
+    outcome = None
+    for outcome in follow_walkthrough(HostedEnv(game)):
+        print(f"{outcome.command:{width}}  {outcome.step.score:>3}/{game.max_score}")
+    over = outcome is not None and outcome.step.terminated
+    score = outcome.step.score if outcome else 0
+    print(f"score {score}/{game.max_score}, game {'over' if over else 'not over'}")
+    if not over or score != game.max_score:
+        raise GrueError(f"the walkthrough of {game.name} does not finish it with the full score")
+
+
+@app.command("map")
+def map_(
+    game: GameName,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help=".png, .svg or .pdf; by default the game's name.png."),
+    ] = None,
+) -> None:
+    """Draw a game's rooms, ways, doors and things."""
+    from grue.reports.map import draw_map
+
+    loaded = load(game)
+    print(draw_map(loaded, output or Path(f"{loaded.name}.png")))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command and returns its exit code; what goes wrong is told in one line."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        code = app(given or ["--help"], prog_name="grue", standalone_mode=False)
+        sys.stdout.flush()
+        if code == INTERRUPTED:  # Typer catches Ctrl-C itself.
+            return _complain("interrupted", INTERRUPTED)
+        return code or 0
+    except GrueError as error:
+        return _complain(str(error), error.exit_code)
+    except CLICK_ERROR as error:
+        return _complain(f"{error.format_message()} (grue --help shows what there is)", 2)
+    except (KeyboardInterrupt, typer.Abort):
+        return _complain("interrupted", INTERRUPTED)
+    except BrokenPipeError:
+        return _give_up_stdout(1)
+    except OSError as error:
+        name = f"{error.filename}: " if error.filename else ""
+        return _give_up_stdout(_complain(f"{name}{error.strerror or error}", 1))
+
+
+def _complain(message: str, code: int) -> int:
+    print(f"grue: {' '.join(message.split())}", file=sys.stderr)
+    return code
+
+
+def _give_up_stdout(code: int) -> int:
+    """Lets Python's last flush at exit succeed after a full disk or a closed pipe."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""How a game steps: ``make`` gives an environment with pure ``reset`` and ``step``."""

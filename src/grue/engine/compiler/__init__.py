@@ -1,0 +1,1 @@
+"""Turns a TextWorld game into arrays that ``grue.engine.compiled`` steps."""

@@ -1,0 +1,348 @@
+"""Assembles the arrays of a compiled game from the rule book's replies and texts."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from grue.engine.compiler.inform import Reply, RuleBook
+from grue.engine.compiler.masks import admissible_masks
+from grue.engine.compiler.model import (
+    COOKINGS,
+    CUTS,
+    DIRECTIONS,
+    LOCATING,
+    READY,
+    WRONG_COOKING,
+    WRONG_CUT,
+    Effect,
+    Model,
+)
+from grue.engine.compiler.pieces import TextTable
+from grue.engine.compiler.text import Texts, Words
+from grue.games.game import Fact, Game
+from grue.games.gamefile import FORMAT, CompiledGame, game_hash
+from grue.games.logic import ground
+from grue.games.tokens import Vocabulary
+
+WON = "*** The End ***"
+LOST = "*** You lost! ***"
+NUMBERS = [
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+    "thirteen",
+    "fourteen",
+    "fifteen",
+    "sixteen",
+    "seventeen",
+    "eighteen",
+    "nineteen",
+]
+from grue.errors import CannotCompileError
+
+TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
+
+
+def compile_game(game: Game) -> CompiledGame:
+    """The game as arrays, or an error that names the rule or text that stands in the way."""
+    model = Model(game, ground(game))
+    _refuse_shared_names(model)
+    texts = Texts(model)
+    rules = RuleBook(model, texts)
+    outcomes = Outcomes(model)
+    commands = outcomes.add_commands(rules)
+
+    table = TextTable(model, texts)
+    arrays = {
+        **_world_arrays(model),
+        **commands,
+        **outcomes.arrays(table),
+        **_quest_arrays(model),
+        **admissible_masks(model, commands, outcomes.changes),
+    }
+    arrays["room_frame"] = np.array([table.frame(frame) for frame in rules.rooms], np.int32)
+    arrays["inventory_frame"] = np.int32(table.frame(rules.carried()))
+    opening = Words(f"{game.objective}\n\n"), *rules.rooms[model.start]
+    arrays["opening_frame"] = np.int32(table.frame(opening))
+    sums = _possible_sums([quest.reward for quest in model.logic.quests if quest.wins])
+    points = range(1, max(sums, default=0) + 1)
+    table.add_endings([score_text(n) if n in sums else "" for n in points], (WON, LOST))
+    vocabulary = Vocabulary.of([*table.texts(), *game.commands])
+    arrays |= table.arrays(vocabulary)
+    header = {
+        "format": FORMAT,
+        "game_hash": game_hash(game),
+        "name": game.name,
+        "commands": list(game.commands),
+        "words": list(vocabulary.words),
+        "max_score": game.max_score,
+        "episode_steps": game.episode_steps,
+        "observation_length": table.longest(int(arrays["opening_frame"])),
+        "most_pieces": table.most_pieces(),
+        "subtasks": [[subtask.text, subtask.reward] for subtask in game.subtasks],
+    }
+    return CompiledGame(header, arrays)
+
+
+def _refuse_shared_names(model: Model) -> None:
+    """Games whose names the parser could mistake for one another are left to the real parser.
+
+    TextWorld also lets each word of a name stand for the thing, so when "red onion" is out of
+    sight the parser reads it as another red thing and asks, or gives up half way.
+    """
+    entities = (*model.movables, *model.places, *model.doors)
+    names = {entity: tuple(model.name(entity).lower().split()) for entity in entities}
+    for (one, words), (other, others) in itertools.permutations(names.items(), 2):
+        understood = {others}
+        if len(others) > 1 and not model.game.metadata.get("whole_names_only"):
+            understood |= {(word,) for word in others if word not in ("the", "of")}
+        if any(words[: len(phrase)] == phrase for phrase in understood):
+            raise CannotCompileError(
+                f"the parser may take {model.name(one)!r} for {model.name(other)!r}"
+            )
+
+
+def _possible_sums(rewards: Iterable[int]) -> set[int]:
+    """The points that one command can bring, if several quests end with it."""
+    sums = {0}
+    for reward in rewards:
+        sums |= {known + reward for known in sums}
+    return sums - {0}
+
+
+def score_text(points: int) -> str:
+    words = NUMBERS[points] if points < len(NUMBERS) else _large(points)
+    return f"\n\nYour score has just gone up by {words} point{'s' if points > 1 else ''}."
+
+
+def _large(points: int) -> str:
+    if points >= 100:
+        rest = points % 100
+        hundreds = f"{NUMBERS[points // 100]} hundred"
+        below = NUMBERS[rest] if rest < len(NUMBERS) else _large(rest)
+        return f"{hundreds} and {below}" if rest else hundreds
+    tens, ones = TENS[points // 10 - 2], points % 10
+    return f"{tens}-{NUMBERS[ones]}" if ones else tens
+
+
+class Outcomes:
+    """Distinct replies, numbered: each command's decision table points at them."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.numbers: dict[Reply, int] = {}
+        self.operations: dict[tuple[frozenset[str], frozenset[str]], int] = {}
+
+    @property
+    def changes(self) -> np.ndarray:
+        """For each outcome, whether it changes the state."""
+        return np.array([reply.effect not in (None, Effect()) for reply in self.numbers])
+
+    def add_commands(self, rules: RuleBook) -> dict[str, np.ndarray]:
+        """The decision tables: a command's variables and, for their values, the outcome."""
+        decided, table = [], []
+        for command in self.model.game.commands:
+            variables, replies = rules.replies(command)
+            decided.append((variables, len(table)))
+            for reply in replies:
+                table.append(self.numbers.setdefault(reply, len(self.numbers)))
+        most = max(len(variables) for variables, _ in decided)
+        which = np.zeros((len(decided), most), np.int32)
+        strides = np.zeros((len(decided), most), np.int32)
+        order = {variable: i for i, variable in enumerate(self.model.variables)}
+        for row, (variables, _) in enumerate(decided):
+            sizes = [self.model.domain(v) for v in variables]
+            for column, variable in enumerate(variables):
+                which[row, column] = order[variable]
+                strides[row, column] = int(np.prod(sizes[column + 1 :], dtype=int))
+        return {
+            "command_variables": which,
+            "command_strides": strides,
+            "command_offset": np.array([offset for _, offset in decided], np.int32),
+            "decision_table": np.array(table, np.int32),
+        }
+
+    def arrays(self, table: TextTable) -> dict[str, np.ndarray]:
+        effects = [reply.effect or Effect() for reply in self.numbers]
+        no_thing, no_status = len(self.model.movables), len(self.model.statuses)
+        entities = list(self.model.statuses)
+        moves = [effect.moves for effect in effects]
+        statuses = [
+            [(entities.index(e), self._operation(adds, removes)) for e, adds, removes in x.statuses]
+            for x in effects
+        ]
+        moved, moved_to = _padded_pairs(moves, (no_thing, 0))
+        turned, operation = _padded_pairs(statuses, (no_status, 0))
+        return {
+            "outcome_frame": np.array([table.frame(r.frame) for r in self.numbers], np.int32),
+            "outcome_changes": self.changes,
+            "outcome_room": np.array([-1 if e.room is None else e.room for e in effects], np.int32),
+            "outcome_moved": moved,
+            "outcome_moved_to": moved_to,
+            "outcome_turned": turned,
+            "outcome_operation": operation,
+            "operations": self._operation_table(),
+        }
+
+    def _operation(self, adds: frozenset[str], removes: frozenset[str]) -> int:
+        return self.operations.setdefault((adds, removes), len(self.operations))
+
+    def _operation_table(self) -> np.ndarray:
+        """For each operation, entity and status: the status after it."""
+        widest = max((len(c) for c in self.model.statuses.values()), default=1)
+        shape = (max(len(self.operations), 1), len(self.model.statuses) + 1, widest)
+        after = np.broadcast_to(np.arange(widest, dtype=np.int32), shape).copy()
+        for (adds, removes), operation in self.operations.items():
+            for row, combinations in enumerate(self.model.statuses.values()):
+                for value, known in enumerate(combinations):
+                    result = (known - removes) | adds
+                    if result in combinations:
+                        after[operation, row, value] = combinations.index(result)
+        return after
+
+
+def _padded_pairs(
+    rows: Sequence[Sequence[tuple[int, int]]], filler: tuple[int, int]
+) -> tuple[np.ndarray, np.ndarray]:
+    width = max((len(row) for row in rows), default=0) or 1
+    padded = [[*row, *[filler] * (width - len(row))] for row in rows]
+    pairs = np.array(padded, np.int32).reshape(len(rows), width, 2)
+    return pairs[..., 0].copy(), pairs[..., 1].copy()
+
+
+def _world_arrays(model: Model) -> dict[str, np.ndarray]:
+    """The map, the places, and how the game begins."""
+    exit_to = np.full((len(model.rooms), len(DIRECTIONS)), -1, np.int32)
+    exit_door = np.full((len(model.rooms), len(DIRECTIONS)), len(model.doors), np.int32)
+    for (room, direction), (there, door) in model.exits.items():
+        exit_to[room, DIRECTIONS.index(direction)] = there
+        if door is not None:
+            exit_door[room, DIRECTIONS.index(direction)] = model.doors.index(door)
+    door_rooms = np.full((len(model.doors), 2), -1, np.int32)
+    for (room, _), (there, door) in model.exits.items():
+        if door is not None:
+            door_rooms[model.doors.index(door)] = sorted((room, there))
+
+    statuses = list(model.statuses)
+
+    def status_index(entities: Iterable[str]) -> np.ndarray:
+        # One past the last status stands for things whose state never changes.
+        found = [statuses.index(e) if e in statuses else len(statuses) for e in entities]
+        return np.array(found, np.int32)
+
+    openables = (*model.places, *model.doors)
+    widest = max((len(c) for c in model.statuses.values()), default=1)
+    lets_through = np.zeros((len(openables) + 1, widest), bool)
+    lets_through[-1] = True
+    for row, entity in enumerate(openables):
+        for value, known in enumerate(model.combinations(entity)):
+            lets_through[row, value] = model.is_a(entity, "s") or "open" in known
+
+    foods = [food for food, _, _ in model.recipe]
+    return {
+        "exit_to": exit_to,
+        "exit_door": exit_door,
+        "door_rooms": door_rooms,
+        "place_room": np.array([model.room_of(p) for p in model.places], np.int32),
+        "openable_status": status_index(openables),
+        "lets_through": lets_through,
+        "movable_status": status_index(model.movables),
+        "ingredient_movable": np.array([model.movables.index(f) for f in foods], np.int32),
+        "ingredient_table": _ingredient_table(model, widest),
+        "start_room": np.int32(model.start),
+        "start_location": np.array([model.initial_location(x) for x in model.movables], np.int32),
+        "status_count": np.int32(len(statuses)),
+        "status_start": _status_starts(model),
+        "location_count": np.int32(model.location_count),
+    }
+
+
+def _status_starts(model: Model) -> np.ndarray:
+    sizes = [len(combinations) for combinations in model.statuses.values()]
+    return np.cumsum([0, *sizes])[:-1].astype(np.int32)
+
+
+def _ingredient_table(model: Model, widest: int) -> np.ndarray:
+    """For each ingredient and status of its food: how far it has come once it is carried."""
+    table = np.zeros((len(model.recipe), widest), np.int32)
+    for row, (food, cooking, cut) in enumerate(model.recipe):
+        for value, known in enumerate(model.combinations(food)):
+            is_cooked = next((c for c in COOKINGS[1:] if c in known), "raw") == cooking
+            is_cut = next((c for c in CUTS[1:] if c in known), "uncut") == cut
+            table[row, value] = READY if is_cooked and is_cut else WRONG_CUT
+            if not is_cooked:
+                table[row, value] = WRONG_COOKING
+    return table
+
+
+def _quest_arrays(model: Model) -> dict[str, np.ndarray]:
+    """Quests as events: bit e of a row is set where the row's value agrees with event e."""
+    quests = model.logic.quests
+    events = [(q, facts, True) for q, quest in enumerate(quests) for facts in quest.wins]
+    events += [(q, facts, False) for q, quest in enumerate(quests) for facts in quest.fails]
+    offsets, rows = _value_rows(model)
+    words = max(1, -(-len(events) // 32))
+    masks = np.full((rows, words), 0xFFFFFFFF, np.uint32)
+    for number, (_, facts, _) in enumerate(events):
+        for fact in facts:
+            for row in _rows_against(model, offsets, fact):
+                masks[row, number // 32] &= ~np.uint32(1 << (number % 32))
+    wins = np.zeros((len(quests), words * 32), bool)
+    fails = np.zeros((len(quests), words * 32), bool)
+    for number, (quest, _, is_win) in enumerate(events):
+        (wins if is_win else fails)[quest, number] = True
+    if any(quest.reward < 0 for quest in quests):
+        raise CannotCompileError("a quest has a negative reward")
+    if any(facts <= model.initial for _, facts, _ in events):
+        raise CannotCompileError("a quest is decided before the first command")
+    return {
+        "event_masks": masks,
+        "quest_wins": wins,
+        "quest_fails": fails,
+        "quest_reward": np.array([q.reward if q.wins else 0 for q in quests], np.int32),
+        "quest_needed": np.array([bool(q.wins) and not q.optional for q in quests]),
+        "quest_is_subtask": np.array([bool(q.wins) for q in quests]),
+    }
+
+
+def _value_rows(model: Model) -> tuple[dict[str, int], int]:
+    """Rows for the values of: the room, each movable's location, each status."""
+    offsets, row = {"P": 0}, len(model.rooms)
+    for movable in model.movables:
+        offsets[movable] = row
+        row += model.location_count
+    for entity, combinations in model.statuses.items():
+        offsets[f"status {entity}"] = row
+        row += len(combinations)
+    return offsets, row
+
+
+def _rows_against(model: Model, offsets: dict[str, int], fact: Fact) -> list[int]:
+    """The rows of the values with which a fact does not hold."""
+    subject = fact[1]
+    if fact[0] in LOCATING and len(fact) == 3 and subject in ("P", *model.movables):
+        count = len(model.rooms) if subject == "P" else model.location_count
+        held = model.location(fact[2])
+        return [offsets[subject] + value for value in range(count) if value != held]
+    if len(fact) == 2 and subject in model.statuses:
+        start = offsets[f"status {subject}"]
+        combinations = model.statuses[subject]
+        return [start + v for v, known in enumerate(combinations) if fact[0] not in known]
+    if fact in model.initial and fact[0] != "free":
+        return []
+    if len(fact) == 2:  # A property that no command of the set can bring about.
+        return list(range(len(model.rooms)))
+    raise CannotCompileError(f"a quest depends on the fact {fact[0]}({', '.join(fact[1:])})")

@@ -1,0 +1,143 @@
+"""The hosted engine: a real TextWorld story in a real Z-machine, behind pure functions.
+
+``reset`` and ``step`` take and return states that hold a snapshot of the emulator, so a state can
+be stepped from as often as one likes. Facts follow what the story itself reports as done, and the
+admissible set follows from the facts and the game's rules.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from grue.engine.feedback import Feedback, read_feedback
+from grue.engine.step import Step
+from grue.errors import BrokenFileError, UsageError
+from grue.games.game import Game
+from grue.games.logic import Facts, ground
+
+# Commands to the interpreter, not to the game: they write files, ask questions or halt it.
+INTERPRETER_COMMANDS = frozenset(
+    ("save", "restore", "restart", "quit", "q", "undo", "script", "unscript", "transcript")
+)
+LONGEST_COMMAND = 198  # bytes: the emulator cuts what is longer
+
+
+@dataclass(frozen=True)
+class HostedState:
+    snapshot: tuple[Any, ...]
+    facts: Facts
+    score: int
+    subtasks: tuple[bool, ...]
+    steps: int
+    over: bool
+
+
+class HostedEnv:
+    """Plays a TextWorld story file through Jericho's emulator."""
+
+    def __init__(self, game: Game, episode_steps: int | None = None) -> None:
+        import jericho
+
+        self.game = game
+        self.episode_steps = game.episode_steps if episode_steps is None else episode_steps
+        self.logic = ground(game)
+        self.quests = tuple(quest for quest in self.logic.quests if quest.wins)
+        with warnings.catch_warnings():
+            # Jericho has no bindings for generated games; their text says all we need.
+            warnings.simplefilter("ignore", jericho.UnsupportedGameWarning)
+            self._emulator = jericho.FrotzEnv(str(game.story), seed=1)
+        self._current: HostedState | None = None
+
+    def reset(self, seed: int = 0) -> tuple[HostedState, Step]:
+        """Starts an episode. TextWorld stories draw no random numbers, so seeds play alike."""
+        # Jericho reads a seed of 0 as "use the clock".
+        self._emulator.seed(seed + 1)
+        opening = read_feedback(self._emulator.reset()[0])
+        self._emulator.step("tw-trace-actions")
+        done = tuple(self._holds(quest.wins, self.logic.initial) for quest in self.quests)
+        state = HostedState(
+            self._emulator.get_state(), self.logic.initial, opening.score, done, 0, False
+        )
+        self._current = state
+        return state, self._report(state, opening, reward=0, admissible=False)
+
+    def step(self, state: HostedState, action: int | str) -> tuple[HostedState, Step]:
+        """Takes a command, by its index in ``game.commands`` or as words of one's own."""
+        if state.over:
+            raise UsageError("the game is over; call reset to start again")
+        command = action if isinstance(action, str) else self.game.commands[action]
+        _check_command(command)
+        if state is not self._current:
+            self._emulator.set_state(state.snapshot)
+        raw, *_ = self._emulator.step(command)
+        if self._emulator._emulator_halted():
+            raise BrokenFileError(f"the emulator halted after {command!r}; reset to play again")
+        feedback = read_feedback(raw)
+
+        facts = state.facts
+        for event in feedback.events:
+            happened = self.logic.happened(facts, event)
+            facts = happened.apply(facts) if happened else facts
+        done = tuple(
+            was or self._holds(quest.wins, facts)
+            for was, quest in zip(state.subtasks, self.quests, strict=True)
+        )
+        following = HostedState(
+            self._emulator.get_state(),
+            facts,
+            feedback.score,
+            done,
+            state.steps + 1,
+            feedback.won or feedback.lost,
+        )
+        self._current = following
+        return following, self._report(
+            following, feedback, feedback.score - state.score, facts != state.facts
+        )
+
+    def admissible_set(self, state: HostedState) -> np.ndarray:
+        """For each command, whether it would change the state; nothing does once it is over."""
+        return np.array(
+            [not state.over and self.logic.admissible(state.facts, c) for c in self.game.commands]
+        )
+
+    def close(self) -> None:
+        self._current = None
+        self._emulator.close()
+
+    def _report(
+        self, state: HostedState, feedback: Feedback, reward: int, admissible: bool
+    ) -> Step:
+        return Step(
+            observation=None,
+            text=feedback.text,
+            reward=reward,
+            score=state.score,
+            terminated=state.over,
+            truncated=not state.over and state.steps >= self.episode_steps,
+            admissible=admissible,
+            admissible_set=self.admissible_set(state),
+            subtasks=np.array(state.subtasks),
+        )
+
+    @staticmethod
+    def _holds(alternatives: tuple[Facts, ...], facts: Facts) -> bool:
+        return any(conditions <= facts for conditions in alternatives)
+
+
+def _check_command(command: str) -> None:
+    if not command.isprintable():
+        # The emulator waits for ever on some of these.
+        raise UsageError(f"{command!r} has characters that cannot be typed")
+    if len(command.encode()) > LONGEST_COMMAND:
+        raise UsageError(f"a command has at most {LONGEST_COMMAND} bytes")
+    for part in re.split(r"[.,;]|\bthen\b", command.lower()):
+        words = part.split()
+        # The last are TextWorld's own, which change what the story reports.
+        if words and (words[0] in INTERPRETER_COMMANDS or words[0].startswith("tw-")):
+            raise UsageError(f"{words[0]!r} is a command to the interpreter, not to the game")

@@ -1,0 +1,198 @@
+"""Plays the compiled game and the real one side by side and compares everything they say.
+
+Each episode follows one of three moods: commands of the whole set at random, mostly admissible
+ones, or a prefix of the walkthrough with detours. Now and then every command of the set is tried
+from the state at hand, on both sides.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from typing import Any
+
+import jax
+import numpy as np
+
+from grue.engine.compiled import CompiledEnv, State
+from grue.engine.hosted import HostedEnv, HostedState
+from grue.engine.make import compiled
+from grue.engine.step import Step
+from grue.games.game import Game
+from grue.games.registry import load
+from grue.games.tokens import squeeze
+
+FIELDS = ("reward", "score", "terminated", "truncated", "admissible")
+SWEEP_SHARE = 8
+"""One step in so many is part of a sweep over all commands."""
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    commands: tuple[str, ...]
+    """The commands of the episode up to the difference."""
+    differences: tuple[str, ...]
+    real_text: str
+    compiled_text: str
+
+    def __str__(self) -> str:
+        lines = ["commands: " + " / ".join(self.commands), *self.differences]
+        lines += ["real:", self.real_text, "compiled:", self.compiled_text]
+        return "\n".join(lines)
+
+
+@dataclass
+class Report:
+    steps: int = 0
+    mismatches: int = 0
+    first: Mismatch | None = None
+    rules: set[str] = field(default_factory=set)
+    """Rules of the game that fired at least once."""
+
+    def __add__(self, other: Report) -> Report:
+        return Report(
+            self.steps + other.steps,
+            self.mismatches + other.mismatches,
+            self.first or other.first,
+            self.rules | other.rules,
+        )
+
+
+class Verifier:
+    def __init__(self, game: Game) -> None:
+        self.game = game
+        self.real = HostedEnv(game)
+        self.compiled = CompiledEnv(compiled(game))
+        commands = np.arange(len(game.commands))
+        self._reset = jax.jit(self.compiled.reset)
+        self._step = jax.jit(self.compiled.step)
+        every = jax.vmap(self.compiled.step, in_axes=(None, 0))
+        self._sweep = jax.jit(lambda state: every(state, commands))
+        self._look = jax.jit(self.compiled.look)
+        self._inventory = jax.jit(self.compiled.inventory)
+
+    def run(
+        self, steps: int, seed: int, tick: Callable[[int], None] | None = None
+    ) -> Report:
+        """Compares at least ``steps`` steps; an episode ends at its first difference."""
+        report = Report()
+        chance = random.Random(seed)
+        while report.steps < steps:
+            before = report.steps
+            self._episode(report, chance, steps)
+            if tick is not None:
+                tick(report.steps - before)
+        return report
+
+    def _episode(self, report: Report, chance: random.Random, steps: int) -> None:
+        real_state, real = self.real.reset()
+        state, step = self._reset()
+        played: list[str] = []
+        if self._differ(report, played, real, step):
+            return
+        choices = self._choices(chance)
+        while not (real.terminated or real.truncated) and report.steps < steps:
+            action = next(choices)(np.flatnonzero(real.admissible_set))
+            played.append(self.game.commands[action])
+            facts = real_state.facts
+            real_state, real = self.real.step(real_state, action)
+            state, step = self._step(state, action)
+            report.steps += 1
+            report.rules |= self._rules(facts, played[-1])
+            if self._differ(report, played, real, step):
+                return
+            if not real.terminated and chance.random() * SWEEP_SHARE * len(self.game.commands) < 1:
+                if self._sweep_differs(report, played, real_state, state):
+                    return
+
+    def _choices(self, chance: random.Random) -> Iterator[Callable[[np.ndarray], int]]:
+        """How each command of an episode is picked, given the admissible ones."""
+        count = len(self.game.commands)
+        admissible_share = chance.choice((0.0, 0.5, 0.9))
+        follow = chance.choice((0.0, 0.8, 0.97))
+        script = list(self.game.walkthrough)
+        ahead = script[: chance.randint(0, len(script))] if follow else []
+
+        def explore(admissible: np.ndarray) -> int:
+            if len(admissible) and chance.random() < admissible_share:
+                return int(chance.choice(admissible.tolist()))
+            return chance.randrange(count)
+
+        while True:
+            if ahead and ahead[0] not in self.game.commands:
+                ahead.pop(0)
+            elif ahead and chance.random() < follow:
+                command = self.game.commands.index(ahead.pop(0))
+                yield lambda _, command=command: command
+            else:
+                yield explore
+
+    def _sweep_differs(
+        self, report: Report, played: list[str], real_state: HostedState, state: State
+    ) -> bool:
+        """Tries every command from one state, and looking and inventory without a step."""
+        _, steps = self._sweep(state)
+        steps = jax.tree.map(np.asarray, steps)
+        for number, command in enumerate(self.game.commands):
+            _, real = self.real.step(real_state, number)
+            step = jax.tree.map(lambda leaf, n=number: leaf[n], steps)
+            report.steps += 1
+            if self._differ(report, [*played, command], real, step):
+                return True
+        for words, command in ((self._look, "look"), (self._inventory, "inventory")):
+            _, real = self.real.step(real_state, command)
+            text = self.compiled.decode(words(state))
+            if squeeze(text) != squeeze(real.text or ""):
+                self._note(report, [*played, f"({command})"], ("text",), real.text or "", text)
+                return True
+        return False
+
+    def _rules(self, facts: Any, command: str) -> set[str]:
+        actions = self.real.logic.actions.get(command, ())
+        return {a.rule for a in actions if a.changes_state and a.needs <= facts}
+
+    def _differ(self, report: Report, played: list[str], real: Step, step: Step) -> bool:
+        text = self.compiled.decode(step.observation)
+        found = [] if squeeze(text) == squeeze(real.text or "") else ["text differs"]
+        for name in FIELDS:
+            ours, theirs = int(getattr(step, name)), int(getattr(real, name))
+            if ours != theirs:
+                found.append(f"{name}: real {theirs}, compiled {ours}")
+        wrong = np.flatnonzero(np.asarray(step.admissible_set) != real.admissible_set)
+        if len(wrong):
+            found.append(f"admissible set: {', '.join(self.game.commands[i] for i in wrong)}")
+        if (np.asarray(step.subtasks) != real.subtasks).any():
+            found.append(f"subtasks: real {real.subtasks}, compiled {np.asarray(step.subtasks)}")
+        if found:
+            self._note(report, played, tuple(found), real.text or "", text)
+        return bool(found)
+
+    def _note(
+        self, report: Report, played: list[str], found: tuple[str, ...], real: str, ours: str
+    ) -> None:
+        report.mismatches += 1
+        report.first = report.first or Mismatch(tuple(played), found, real, ours)
+
+
+def verify(
+    name: str,
+    steps: int,
+    seed: int = 0,
+    jobs: int = 1,
+    tick: Callable[[int], None] | None = None,
+) -> Report:
+    """Compares a game's two engines; with several jobs, in as many processes."""
+    if jobs == 1:
+        return Verifier(load(name)).run(steps, seed, tick)
+    # A forked process would share locks that JAX's threads hold.
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        shares = [steps // jobs + (job < steps % jobs) for job in range(jobs)]
+        total = Report()
+        for report in pool.map(verify, [name] * jobs, shares, range(seed, seed + jobs)):
+            total += report
+            if tick is not None:
+                tick(report.steps)
+    return total

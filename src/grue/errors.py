@@ -1,0 +1,23 @@
+"""Errors that a user can mend: one line that says what is wrong, what is allowed, what to do."""
+
+from __future__ import annotations
+
+
+class GrueError(Exception):
+    """Something failed that is not grue's fault. The command line exits with ``exit_code``."""
+
+    exit_code = 1
+
+
+class UsageError(GrueError, ValueError):
+    """A value that grue was given is not one that it takes."""
+
+    exit_code = 2
+
+
+class BrokenFileError(GrueError):
+    """A file is there but is not what it should be."""
+
+
+class CannotCompileError(GrueError):
+    """The game has a rule or a text that the compiler does not know; it still plays hosted."""

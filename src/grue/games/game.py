@@ -1,0 +1,215 @@
+"""What a game is: rooms, things, subtasks, commands and a walkthrough, read from its files.
+
+A TextWorld game is a story file with a ``.json`` beside it that states the world as facts. This
+module reads that file with the standard library alone, so a game can be described where TextWorld
+is not installed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from grue.errors import BrokenFileError, UsageError
+from grue.games.story import read_story
+
+Fact = tuple[str, ...]
+"""A predicate and the entities that it holds of: ``("at", "P", "r_0")``."""
+
+DEFAULT_EPISODE_STEPS = 200
+FITTINGS = ("stove", "oven", "toaster")
+
+
+@dataclass(frozen=True)
+class Exit:
+    to: str
+    door: str | None = None
+
+
+@dataclass(frozen=True)
+class Room:
+    name: str
+    exits: Mapping[str, Exit]
+
+
+@dataclass(frozen=True)
+class Thing:
+    """Something in the world. ``kind`` is portable, supporter, container, fitting or door."""
+
+    name: str
+    kind: str
+    location: str
+    """A room, or the supporter or container that holds it; "" when carried or out of play."""
+    state: str = ""
+    """open, closed or locked, at the start."""
+
+
+@dataclass(frozen=True)
+class Subtask:
+    text: str
+    reward: int
+
+
+@dataclass(frozen=True)
+class Game:
+    """A game that can be played: ``grue.load("saladworld-3")``."""
+
+    name: str
+    story: Path
+    data: Mapping[str, Any] = field(repr=False)
+    """The TextWorld game file, as parsed from JSON."""
+
+    @cached_property
+    def rooms(self) -> tuple[Room, ...]:
+        exits: dict[str, dict[str, Exit]] = {e: {} for e in self.entities_of_type("r")}
+        doors = {frozenset((f[1], f[3])): f[2] for f in self.facts if f[0] == "link"}
+        for fact in self.facts:
+            direction, _, rest = fact[0].partition("_of")
+            if direction in ("north", "south", "east", "west") and rest == "" and len(fact) == 3:
+                there, here = fact[1:]
+                door = doors.get(frozenset((here, there)))
+                name = self.entity_name(door) if door else None
+                exits[here][direction] = Exit(self.entity_name(there), name)
+        return tuple(
+            Room(self.entity_name(room), dict(sorted(found.items())))
+            for room, found in exits.items()
+        )
+
+    @cached_property
+    def things(self) -> tuple[Thing, ...]:
+        places = {f[1]: f[2] for f in self.facts if f[0] in ("at", "on", "in") and len(f) == 3}
+        states = {f[1]: f[0] for f in self.facts if f[0] in ("open", "closed", "locked")}
+        found = []
+        for entity, info in self.infos.items():
+            kind = self._kind(info["type"])
+            place = places.get(entity)
+            if kind is None or (place is None and kind != "door"):
+                continue
+            location = self.entity_name(place) if place and place != "I" else ""
+            found.append(Thing(info["name"], kind, location, states.get(entity, "")))
+        return tuple(found)
+
+    @property
+    def objects(self) -> tuple[Thing, ...]:
+        """What the paper counts: portables, supporters and containers, no doors, no fittings."""
+        return tuple(t for t in self.things if t.kind in ("portable", "supporter", "container"))
+
+    @cached_property
+    def subtasks(self) -> tuple[Subtask, ...]:
+        return tuple(
+            Subtask(quest["desc"] or f"Quest {i}", quest["reward"])
+            for i, quest in enumerate(self.data["quests"], 1)
+            if quest["win_events"]
+        )
+
+    @property
+    def max_score(self) -> int:
+        return sum(subtask.reward for subtask in self.subtasks)
+
+    @cached_property
+    def commands(self) -> tuple[str, ...]:
+        """The commands an agent chooses from, in the order of their index."""
+        listed = self.metadata.get("commands")
+        if listed is not None:
+            return tuple(listed)
+        from grue.games.logic import ground
+
+        return ground(self).commands
+
+    @property
+    def walkthrough(self) -> tuple[str, ...]:
+        """Commands that finish the game, or none when its file states no solution."""
+        return tuple(self.metadata.get("walkthrough") or ())
+
+    @property
+    def episode_steps(self) -> int:
+        return self.metadata.get("episode_steps", DEFAULT_EPISODE_STEPS)
+
+    @property
+    def objective(self) -> str:
+        return self.data.get("objective") or ""
+
+    @property
+    def start(self) -> str:
+        """The room in which the player begins."""
+        return next(self.entity_name(f[2]) for f in self.facts if f[:2] == ("at", "P"))
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        return self.data.get("metadata") or {}
+
+    @cached_property
+    def facts(self) -> tuple[Fact, ...]:
+        """The world at the start."""
+        return tuple(parse_fact(fact) for fact in self.data["world"])
+
+    @cached_property
+    def infos(self) -> Mapping[str, Mapping[str, Any]]:
+        """Name, type and description of every entity, by its identifier."""
+        return dict(self.data["infos"])
+
+    @cached_property
+    def type_parents(self) -> Mapping[str, str | None]:
+        """The type above each type: a key (k) is an object (o)."""
+        found = re.findall(
+            r"^\s*type\s+(\w+)\s*(?::\s*(\w+))?\s*\{", self.data["KB"]["logic"], re.MULTILINE
+        )
+        return {name: parent or None for name, parent in found}
+
+    def is_a(self, type_name: str, ancestor: str) -> bool:
+        current: str | None = type_name
+        while current is not None and current != ancestor:
+            current = self.type_parents.get(current)
+        return current == ancestor
+
+    def entities_of_type(self, ancestor: str) -> list[str]:
+        return [e for e, info in self.infos.items() if self.is_a(info["type"], ancestor)]
+
+    def entity_name(self, entity: str) -> str:
+        return self.infos[entity]["name"] or entity
+
+    def _kind(self, type_name: str) -> str | None:
+        if type_name in FITTINGS:
+            return "fitting"
+        kinds = {"o": "portable", "s": "supporter", "c": "container", "d": "door"}
+        return next((kind for top, kind in kinds.items() if self.is_a(type_name, top)), None)
+
+
+def parse_fact(fact: Mapping[str, Any]) -> Fact:
+    return (fact["name"], *(argument["name"] for argument in fact["arguments"]))
+
+
+def read_textworld_game(story: Path, name: str | None = None) -> Game:
+    """A TextWorld game from its story file and the ``.json`` beside it."""
+    read_story(story)
+    path = story.with_suffix(".json")
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UsageError(
+            f"{story} has no {path.name} beside it; TextWorld writes both, copy the .json next to "
+            "the story"
+        ) from None
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise BrokenFileError(f"{path} is not a TextWorld game file: {error}") from None
+    _check_keys(path, data, ("world", "quests", "infos", "KB"))
+    game = Game(name or story.stem, story, data)
+    try:
+        # A wrong file is refused here, not in the middle of a game.
+        _ = game.rooms, game.things, game.subtasks, game.start, game.walkthrough
+    except (AttributeError, LookupError, StopIteration, TypeError, ValueError) as error:
+        raise BrokenFileError(f"{path} is not a TextWorld game file: {error!r}") from None
+    return game
+
+
+def _check_keys(path: Path, data: Any, keys: Sequence[str]) -> None:
+    missing = [key for key in keys if not isinstance(data, dict) or key not in data]
+    if missing:
+        raise BrokenFileError(f"{path} is not a TextWorld game file: it has no {missing[0]!r}")

@@ -1,0 +1,94 @@
+"""A compiled game as one file: numbers and a header, nothing that could run.
+
+The file is NumPy's ``.npz``. The entry ``header`` holds JSON: the format's version, the hash of the
+story and game file that it was compiled from, and everything that is not an array.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from grue.errors import BrokenFileError, UsageError
+from grue.games.game import Game
+from grue.games.tokens import Vocabulary
+
+FORMAT = 1
+SUFFIX = ".grue.npz"
+
+
+@dataclass(frozen=True)
+class CompiledGame:
+    """The arrays of a game; ``docs/engine.md`` says what each one holds."""
+
+    header: Mapping[str, Any]
+    arrays: Mapping[str, np.ndarray]
+
+    @property
+    def name(self) -> str:
+        return self.header["name"]
+
+    @property
+    def commands(self) -> tuple[str, ...]:
+        return tuple(self.header["commands"])
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        return Vocabulary(tuple(self.header["words"]))
+
+    def save(self, path: Path) -> None:
+        """Writes the file whole or not at all."""
+        scratch = path.with_name(f".{path.name}.{os.getpid()}")
+        header = np.frombuffer(json.dumps(self.header).encode(), np.uint8)
+        try:
+            with scratch.open("wb") as file:
+                np.savez_compressed(file, header=header, **self.arrays)
+            scratch.replace(path)
+        finally:
+            scratch.unlink(missing_ok=True)
+
+
+def compiled_path(game: Game) -> Path:
+    return game.story.with_suffix(SUFFIX)
+
+
+def game_hash(game: Game) -> str:
+    """Tells whether a compiled file belongs to a game's files as they are now."""
+    digest = hashlib.sha256(game.story.read_bytes())
+    digest.update(game.story.with_suffix(".json").read_bytes())
+    return digest.hexdigest()
+
+
+def load_compiled(path: Path, game: Game | None = None) -> CompiledGame:
+    """Reads a compiled game; with ``game``, refuses a file made from other files than the game's."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+        header = json.loads(arrays.pop("header").tobytes())
+        version = header["format"]
+    except FileNotFoundError:
+        raise UsageError(f"there is no compiled game {path}; compile the game first") from None
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise BrokenFileError(
+            f"{path} is not a compiled game or is damaged ({error}); compile the game again"
+        ) from None
+    if version != FORMAT:
+        raise BrokenFileError(
+            f"{path} has format {version} and this grue reads format {FORMAT}; compile the game again"
+        )
+    if game is not None and header["game_hash"] != game_hash(game):
+        raise BrokenFileError(
+            f"{path} is stale: it was compiled from other files than {game.story.name} and its "
+            ".json; compile the game again"
+        )
+    return CompiledGame(header, arrays)

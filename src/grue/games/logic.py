@@ -1,0 +1,197 @@
+"""A TextWorld game's rules, grounded: each command as guarded effects on facts.
+
+TextWorld's own matcher finds, from the initial facts outwards, every instance of every rule that
+could ever apply. Nothing here is particular to one game.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+from grue.games.game import Fact, Game, parse_fact
+
+Facts = frozenset[Fact]
+
+
+@dataclass(frozen=True)
+class Action:
+    """One instance of a rule: if ``needs`` hold, ``removes`` go and ``adds`` come."""
+
+    rule: str
+    event: str
+    """What the running game calls the action: "taking the lettuce"."""
+    nouns: tuple[str, ...]
+    """The entities that the command names, in its order."""
+    needs: Facts
+    adds: Facts
+    removes: Facts
+
+    @property
+    def changes_state(self) -> bool:
+        return bool(self.adds or self.removes)
+
+    def apply(self, facts: Facts) -> Facts:
+        return (facts - self.removes) | self.adds
+
+
+@dataclass(frozen=True)
+class Quest:
+    """A subtask as conditions: any set of ``wins`` finishes it, any set of ``fails`` is a loss."""
+
+    reward: int
+    wins: tuple[Facts, ...]
+    fails: tuple[Facts, ...]
+    optional: bool
+
+
+@dataclass(frozen=True)
+class Logic:
+    initial: Facts
+    actions: Mapping[str, tuple[Action, ...]]
+    """Every command that can ever change or show something, with its possible actions."""
+    events: Mapping[str, tuple[Action, ...]]
+    quests: tuple[Quest, ...]
+
+    @property
+    def commands(self) -> tuple[str, ...]:
+        return tuple(sorted(self.actions))
+
+    def admissible(self, facts: Facts, command: str) -> bool:
+        """Whether the command would change the state: the paper's definition."""
+        return any(a.changes_state and a.needs <= facts for a in self.actions.get(command, ()))
+
+    def happened(self, facts: Facts, event: str) -> Action | None:
+        """The action behind an event that the running game reports."""
+        candidates = self.events.get(event.lower(), ())
+        return next((a for a in candidates if a.needs <= facts), None)
+
+
+def ground(game: Game) -> Logic:
+    """The grounded logic of a game; computed once for each game."""
+    return _ground(_Identity(game))
+
+
+@dataclass(frozen=True)
+class _Identity:
+    """Lets the cache tell games apart without hashing their data."""
+
+    game: Game
+
+    def __hash__(self) -> int:
+        return id(self.game.data)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Identity) and other.game.data is self.game.data
+
+
+@cache
+def _ground(identity: _Identity) -> Logic:
+    from textworld.generator.game import Game as TextWorldGame
+
+    game = identity.game
+    textworld_game = TextWorldGame.deserialize(game.data)
+    found = _reachable_actions(textworld_game)
+    names = {key: info["name"] or "" for key, info in game.infos.items()}
+    knowledge = textworld_game.kb
+
+    by_command: dict[str, list[Action]] = defaultdict(list)
+    by_event: dict[str, list[Action]] = defaultdict(list)
+    for instance in found:
+        placeholders = knowledge.rules[instance.name].match(instance)
+        spelled = {p.name: names[v.name] for p, v in placeholders.items()}
+        event = knowledge.inform7_events[instance.name].format(**spelled).lower()
+        template = knowledge.inform7_commands[instance.name]
+        command = template.format(**spelled)
+        entities = {p.name: v.name for p, v in placeholders.items()}
+        nouns = tuple(entities[p] for p in re.findall(r"{(.*?)}", template))
+        action = _correct_recipe(game, _action(instance, event, nouns))
+        if action is None:
+            continue
+        by_event[event].append(action)
+        by_command[command].append(action)
+        if instance.name in ("take/c", "take/s"):
+            # The game also understands "take X" without the place.
+            by_command[command.split(" from ")[0]].append(action)
+
+    def freeze(table: Mapping[str, list[Action]]) -> dict[str, tuple[Action, ...]]:
+        # The most specific rule first, as TextWorld does.
+        return {k: tuple(sorted(v, key=lambda a: -len(a.needs))) for k, v in table.items()}
+
+    return Logic(
+        frozenset(game.facts),
+        freeze(by_command),
+        freeze(by_event),
+        tuple(_quest(quest) for quest in game.data["quests"]),
+    )
+
+
+def _reachable_actions(game: Any) -> list[Any]:
+    """Every rule instance whose conditions can each come true (facts are never taken back)."""
+    from textworld.logic import State
+
+    rules = [game.kb.rules[name] for name in game.kb.inform7_commands if name in game.kb.rules]
+    state = State(game.kb.logic, game.world.facts)
+    found: dict[Any, None] = {}
+    while True:
+        fresh = [
+            action
+            for action in state.all_applicable_actions(rules, game.kb.types.constants_mapping)
+            if action not in found
+        ]
+        if not fresh:
+            return list(found)
+        found.update(dict.fromkeys(fresh))
+        for action in fresh:
+            state.add_facts(action.postconditions)
+
+
+def _action(instance: Any, event: str, nouns: tuple[str, ...]) -> Action:
+    before = _facts(instance.preconditions)
+    after = _facts(instance.postconditions)
+    return Action(instance.name, event, nouns, before, after - before, before - after)
+
+
+def _correct_recipe(game: Game, action: Action) -> Action | None:
+    """TextWorld's rules for preparing a meal ignore how the ingredients are cooked and cut.
+
+    They also let a recipe be made of fewer ingredients than it has. The story does neither.
+    """
+    if not action.rule.startswith("make/recipe/"):
+        return action
+    initial = set(game.facts)
+    bases = {f[2]: f[1] for f in game.facts if f[0] == "base"}
+    listed = [f[1] for f in game.facts if f[0] == "in" and f[2] == "RECIPE"]
+    if action.rule != f"make/recipe/{len(listed)}":
+        return None
+    needs = set(action.needs)
+    for ingredient in listed:
+        food = bases[ingredient]
+        for state in (f[0] for f in game.facts if f[1:] == (ingredient,)):
+            # What has no such fact to begin with can never change it.
+            if state not in ("raw", "uncut") or (state, food) in initial:
+                needs.add((state, food))
+    return replace(action, needs=frozenset(needs))
+
+
+def _facts(propositions: Iterable[Any]) -> Facts:
+    return frozenset((p.name, *(argument.name for argument in p.arguments)) for p in propositions)
+
+
+def _quest(quest: Mapping[str, Any]) -> Quest:
+    def conditions(events: Iterable[Mapping[str, Any]]) -> tuple[Facts, ...]:
+        return tuple(
+            frozenset(parse_fact(fact) for fact in event["condition"]["preconditions"])
+            for event in events
+        )
+
+    return Quest(
+        quest["reward"],
+        conditions(quest["win_events"]),
+        conditions(quest["fail_events"]),
+        quest.get("optional", False),
+    )

@@ -1,0 +1,407 @@
+"""The seven SaladWorld levels as data: the one source that the builder reads.
+
+Table 1 and the subtask table of Jain et al. (2020) fix the counts, rewards and conditions.
+Where the paper is silent the choice is made here and explained in docs/saladworld.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+DIRECTIONS = ("north", "south", "east", "west")
+
+
+@dataclass(frozen=True)
+class Passage:
+    """Two rooms joined by a way, with a door when it is named."""
+
+    room: str
+    direction: str
+    to: str
+    door: str | None = None
+
+
+@dataclass(frozen=True)
+class Thing:
+    """An object and where it starts: a room, or a supporter or container.
+
+    ``type`` is TextWorld's: o object, f food, k key, s supporter, c container, stove, oven.
+    """
+
+    name: str
+    type: str
+    location: str
+    properties: tuple[str, ...] = ()
+    opens: str | None = None
+    """The door or container that this key fits."""
+    article: str | None = None
+    description: str | None = None
+
+
+@dataclass(frozen=True)
+class Subtask:
+    """A reward for the first time that all conditions hold at once.
+
+    A condition is (predicate, thing, place). ``errand`` does the subtask from the kitchen and
+    ends there, whatever was done before. ``spoilers`` are facts that would make the subtask
+    impossible: they end the game. No command of the level's set brings one about.
+    """
+
+    text: str
+    reward: int
+    conditions: tuple[tuple[str, str, str], ...]
+    errand: tuple[str, ...]
+    spoilers: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Level:
+    number: int
+    episode_steps: int
+    rooms: tuple[str, ...]
+    passages: tuple[Passage, ...]
+    things: tuple[Thing, ...]
+    subtasks: tuple[Subtask, ...]
+    recipe: tuple[tuple[str, str], ...] = ()
+    """Ingredients of the meal with the cut that each needs."""
+    kitchen_commands: tuple[str, ...] = ()
+    omitted_commands: tuple[str, ...] = ()
+    explicit_places: bool = True
+    """From level 4 on, things are put on, inserted into and taken from every place."""
+    start: str = field(default="kitchen")
+
+    @property
+    def name(self) -> str:
+        return f"saladworld-{self.number}"
+
+
+FRESH = ("edible", "cookable", "raw", "cuttable", "uncut")
+
+
+def food(name: str, location: str, article: str | None = None) -> Thing:
+    return Thing(name, "f", location, FRESH, article=article)
+
+
+def carry(thing: str, *way: str) -> tuple[str, ...]:
+    """Commands that fetch a thing along a way from the kitchen and bring it back."""
+    back = {"north": "south", "south": "north", "east": "west", "west": "east"}
+    there = tuple(f"go {d}" for d in way)
+    home = tuple(f"go {back[d]}" for d in reversed(way))
+    return (*there, f"take {thing}", *home)
+
+
+# The world. Kitchen, living room, open space and vegetable market are in every level.
+
+HOUSE = (
+    Passage("kitchen", "south", "living room"),
+    Passage("living room", "east", "open space"),
+    Passage("open space", "east", "vegetable market"),
+)
+GARDENS = (
+    Passage("open space", "north", "garden"),
+    Passage("kitchen", "west", "backyard"),
+)
+NEAR_SUPERMARKET = Passage("open space", "south", "supermarket", door="blue door")
+FAR_SUPERMARKET = Passage("garden", "north", "supermarket", door="blue door")
+SHOPS = (
+    Passage("open space", "south", "cutlery shop"),
+    Passage("living room", "south", "patio"),
+)
+FRUIT_AND_PLAY = (
+    Passage("vegetable market", "south", "fruit shop"),
+    Passage("living room", "west", "playroom"),
+)
+COOKHOUSE = Passage("playroom", "west", "cookhouse", door="red door")
+
+COUNTER = Thing("counter", "s", "kitchen")
+FRIDGE = Thing("fridge", "c", "kitchen", ("closed",))
+TABLE = Thing("table", "s", "living room")
+LETTUCE = food("lettuce", "vegetable market")
+BLUE_KEY = Thing("blue key", "k", "open space", opens="blue door")
+KNIFE = Thing("knife", "o", "cutlery shop", ("sharp",))
+PARSLEY = food("parsley", "backyard", article="some")
+
+RECIPE_NOTE = (
+    "A note on the fridge says: slice the carrot and chop the cucumber, "
+    "bring both to the kitchen and prepare meal."
+)
+
+
+def spoiled(*foods: str) -> tuple[tuple[str, str], ...]:
+    return tuple(("consumed", name) for name in foods)
+
+
+MARKET = Subtask(
+    "Enter the vegetable market.",
+    10,
+    (("at", "P", "vegetable market"),),
+    ("go south", "go east", "go east", "go west", "go west", "go north"),
+)
+LETTUCE_ON_COUNTER = Subtask(
+    "Put the lettuce on the counter.",
+    5,
+    (("on", "lettuce", "counter"),),
+    (*carry("lettuce", "south", "east", "east"), "put lettuce on counter"),
+    spoiled("lettuce"),
+)
+
+
+def tomato_on_counter(*way_past_the_key: str) -> Subtask:
+    """The last direction of the way leads through the blue door."""
+    *before_door, through = way_past_the_key
+    back = {"north": "south", "south": "north", "east": "west", "west": "east"}
+    home = [back[d] for d in reversed(("south", "east", *before_door, through))]
+    return Subtask(
+        "Put the tomato on the counter.",
+        5,
+        (("on", "tomato", "counter"),),
+        (
+            "go south",
+            "go east",
+            "take blue key",
+            *(f"go {d}" for d in before_door),
+            "unlock blue door with blue key",
+            "open blue door",
+            f"go {through}",
+            "take tomato",
+            *(f"go {d}" for d in home),
+            "put tomato on counter",
+        ),
+        spoiled("tomato"),
+    )
+
+
+PARSLEY_AND_KNIFE = Subtask(
+    "Put the parsley into the fridge and the knife on the counter.",
+    5,
+    (("in", "parsley", "fridge"), ("on", "knife", "counter")),
+    (
+        *carry("parsley", "west"),
+        "open fridge",
+        "insert parsley into fridge",
+        *carry("knife", "south", "east", "south"),
+        "put knife on counter",
+    ),
+    spoiled("parsley"),
+)
+BANANA_IN_FRIDGE = Subtask(
+    "Put the banana into the fridge.",
+    5,
+    (("in", "banana", "fridge"),),
+    (
+        "go south",
+        "go east",
+        "go east",
+        "go south",
+        "take chest key",
+        "unlock wooden chest with chest key",
+        "open wooden chest",
+        "take banana from wooden chest",
+        "go north",
+        "go west",
+        "go west",
+        "go north",
+        "open fridge",
+        "insert banana into fridge",
+    ),
+    spoiled("banana"),
+)
+APPLE_IN_FRIDGE = Subtask(
+    "Put the apple into the fridge.",
+    5,
+    (("in", "apple", "fridge"),),
+    (
+        "go south",
+        "go east",
+        "take blue key",
+        "go north",
+        "unlock blue door with blue key",
+        "open blue door",
+        "go north",
+        "take red key",
+        "go south",
+        "go south",
+        "go west",
+        "go west",
+        "unlock red door with red key",
+        "open red door",
+        "go west",
+        "take apple",
+        "go east",
+        "go east",
+        "go north",
+        "open fridge",
+        "insert apple into fridge",
+    ),
+    spoiled("apple"),
+)
+MEAL = Subtask(
+    "Prepare the meal.",
+    5,
+    (("in", "meal", "I"),),
+    (
+        "go south",
+        "go east",
+        "go south",
+        "take knife",
+        "go north",
+        "go north",
+        "take carrot",
+        "slice carrot with knife",
+        "go south",
+        "go east",
+        "take cucumber",
+        "chop cucumber with knife",
+        "go west",
+        "go west",
+        "go north",
+        # The knife may be on the counter already, from the errand of level 4.
+        "take knife",
+        "slice carrot with knife",
+        "chop cucumber with knife",
+        "prepare meal",
+        "put knife on counter",
+    ),
+    (
+        *spoiled("carrot", "cucumber"),
+        *((cut, "carrot") for cut in ("diced", "chopped", "fried", "roasted")),
+        *((cut, "cucumber") for cut in ("diced", "sliced", "fried", "roasted")),
+    ),
+)
+
+
+def _levels() -> tuple[Level, ...]:
+    rooms1 = ("kitchen", "living room", "open space", "vegetable market")
+    rooms2 = (*rooms1, "garden", "backyard", "supermarket")
+    rooms4 = (*rooms2, "cutlery shop", "patio")
+    rooms5 = (*rooms4, "fruit shop", "playroom")
+    rooms6 = (*rooms5, "cookhouse")
+
+    things1 = (COUNTER, LETTUCE)
+    things2 = (*things1, BLUE_KEY, food("tomato", "supermarket"))
+    things4 = (*things2, PARSLEY, KNIFE, TABLE, FRIDGE)
+    things5 = (
+        *things4,
+        Thing("chest key", "k", "fruit shop", opens="wooden chest"),
+        food("banana", "wooden chest"),
+        Thing("shelf", "s", "supermarket"),
+        Thing("showcase", "s", "cutlery shop"),
+        Thing("sofa", "s", "living room"),
+        Thing("patio chair", "s", "patio"),
+        Thing("wooden chest", "c", "fruit shop", ("locked",)),
+    )
+    things6 = (
+        *things5,
+        Thing("red key", "k", "supermarket", opens="red door"),
+        food("apple", "cookhouse"),
+        food("carrot", "garden"),
+        food("cucumber", "vegetable market"),
+        Thing("bench", "s", "open space"),
+        Thing("stove", "stove", "cookhouse"),
+        Thing("oven", "oven", "cookhouse", ("open",)),
+    )
+    things7 = tuple(
+        Thing("fridge", "c", "kitchen", ("closed",), description=RECIPE_NOTE)
+        if t.name == "fridge"
+        else t
+        for t in things6
+    )
+
+    passages2 = (*HOUSE, *GARDENS, NEAR_SUPERMARKET)
+    passages3 = (*HOUSE, *GARDENS, FAR_SUPERMARKET)
+    passages4 = (*passages3, *SHOPS)
+    passages5 = (*passages4, *FRUIT_AND_PLAY)
+    passages6 = (*passages5, COOKHOUSE)
+
+    subtasks1 = (MARKET, LETTUCE_ON_COUNTER)
+    subtasks3 = (*subtasks1, tomato_on_counter("north", "north"))
+    subtasks4 = (*subtasks3, PARSLEY_AND_KNIFE)
+    subtasks5 = (*subtasks4, BANANA_IN_FRIDGE)
+    subtasks6 = (*subtasks5, APPLE_IN_FRIDGE)
+
+    return (
+        Level(1, 100, rooms1, HOUSE, things1, subtasks1, explicit_places=False),
+        Level(
+            2,
+            200,
+            rooms2,
+            passages2,
+            things2,
+            (*subtasks1, tomato_on_counter("south")),
+            explicit_places=False,
+        ),
+        Level(3, 200, rooms2, passages3, things2, subtasks3, explicit_places=False),
+        Level(
+            4,
+            200,
+            rooms4,
+            passages4,
+            things4,
+            subtasks4,
+            omitted_commands=("lock blue door with blue key",),
+        ),
+        Level(5, 200, rooms5, passages5, things5, subtasks5),
+        Level(6, 200, rooms6, passages6, things6, subtasks6),
+        Level(
+            7,
+            200,
+            rooms6,
+            passages6,
+            things7,
+            (*subtasks6, MEAL),
+            recipe=(("carrot", "sliced"), ("cucumber", "chopped")),
+            kitchen_commands=(
+                "slice carrot with knife",
+                "chop cucumber with knife",
+                "slice lettuce with knife",
+                "slice tomato with knife",
+                "chop parsley with knife",
+                "dice apple with knife",
+                "cook tomato with stove",
+                "cook banana with stove",
+                "cook apple with oven",
+                "prepare meal",
+                "eat meal",
+                "examine fridge",
+            ),
+        ),
+    )
+
+
+LEVELS = _levels()
+
+
+def command_set(level: Level) -> tuple[str, ...]:
+    """Every command of a level, in a fixed order, by the rule that gives Table 1's numbers."""
+    portables = [t.name for t in level.things if t.type in ("o", "f", "k")]
+    supporters = [t.name for t in level.things if t.type in ("s", "stove")]
+    containers = [t.name for t in level.things if t.type in ("c", "oven")]
+    foods = [t.name for t in level.things if t.type == "f"]
+
+    commands = [f"go {d}" for d in DIRECTIONS] + ["look"]
+    commands += [f"{verb} {x}" for verb in ("take", "drop") for x in portables]
+    if level.explicit_places:
+        commands += [f"put {x} on {s}" for x in portables for s in supporters]
+        commands += [f"insert {x} into {c}" for x in portables for c in containers]
+        commands += [f"take {x} from {p}" for x in portables for p in (*supporters, *containers)]
+        commands += _opening_commands(level)
+    else:
+        commands += [f"put {x} on counter" for x in foods]
+        for key in (t for t in level.things if t.opens):
+            commands += [f"unlock {key.opens} with {key.name}", f"open {key.opens}"]
+    commands += level.kitchen_commands
+    return tuple(c for c in commands if c not in level.omitted_commands)
+
+
+def _opening_commands(level: Level) -> list[str]:
+    commands = []
+    for key in (t for t in level.things if t.opens):
+        lock, name = key.opens, key.name
+        commands += [f"open {lock}", f"close {lock}"]
+        commands += [f"unlock {lock} with {name}", f"lock {lock} with {name}"]
+    locked = {t.opens for t in level.things}
+    for thing in level.things:
+        # The oven is a fitting: it stands open, and no command of the set closes it.
+        if thing.type == "c" and thing.name not in locked:
+            commands += [f"open {thing.name}", f"close {thing.name}"]
+    return commands

@@ -1,0 +1,66 @@
+"""Words as numbers, without loss up to white space.
+
+A token is a word (letters and digits, with inner apostrophes and hyphens), one of TextWorld's
+marks ``-=``, ``=-`` and ``***``, or any other single character that is not white space. Case is
+kept. Number 0 is padding. Decoding joins tokens so that ordinary English reads as printed; line
+breaks come back as spaces.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+TOKEN = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*|-=|=-|\*\*\*|\S")
+PADDING = 0
+CLOSING = frozenset(".,;:!?)")
+
+
+def tokenize(text: str) -> list[str]:
+    """The words and marks of a text, in order."""
+    return TOKEN.findall(text)
+
+
+def squeeze(text: str) -> str:
+    """The text without any white space: what encoding keeps."""
+    return "".join(text.split())
+
+
+def join(words: Iterable[str]) -> str:
+    """A text from its tokens: no space before closing punctuation."""
+    text = ""
+    for word in words:
+        text += word if not text or word in CLOSING else " " + word
+    return text
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The words that a game can print or take, with their numbers from 1 on."""
+
+    words: tuple[str, ...]
+
+    @classmethod
+    def of(cls, texts: Iterable[str]) -> Vocabulary:
+        return cls(tuple(sorted({word for text in texts for word in tokenize(text)})))
+
+    def __len__(self) -> int:
+        """How many numbers there are, padding included."""
+        return len(self.words) + 1
+
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        return {word: number for number, word in enumerate(self.words, 1)}
+
+    def encode(self, text: str) -> list[int]:
+        """The numbers of a text; a word that the game does not know is an error."""
+        try:
+            return [self.numbers[word] for word in tokenize(text)]
+        except KeyError as error:
+            raise ValueError(f"the word {error.args[0]!r} is not in the vocabulary") from None
+
+    def decode(self, numbers: Sequence[int]) -> str:
+        """The text of some numbers; padding is left out."""
+        return join(self.words[n - 1] for n in map(int, numbers) if n != PADDING)

@@ -1,0 +1,191 @@
+"""Gymnasium environments: ``import grue.gym`` registers them.
+
+    gymnasium.make("grue/SaladWorld-v0", level=3)
+    gymnasium.make("grue/TextGame-v0", game="path/to/story.z8")
+
+Gymnasium 1.0 dropped its plugins, so this module must be imported first; the id
+"grue.gym:grue/SaladWorld-v0" has gymnasium do it, in worker processes too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, overload
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector.utils import read_from_shared_memory
+
+from grue.engine.hosted import HostedEnv, HostedState
+from grue.engine.step import Step
+from grue.errors import UsageError
+from grue.games.game import Game
+from grue.games.registry import LEVELS, load
+
+# Stories print the Z-machine's characters, which Jericho reads as Latin text.
+ASCII = "".join(chr(code) for code in range(0x20, 0x7F))
+LATIN = "".join(chr(code) for code in range(0xA1, 0x100))
+CHARSET = "\n" + ASCII + LATIN
+ALLOWED = frozenset(CHARSET)
+MAX_LENGTH = 2048
+"""SaladWorld's longest text, an opening, has 402 characters; another game's may be cut here."""
+OTHER_CHARACTER = "?"
+
+
+class StoryText(spaces.Text):
+    """What a story may print."""
+
+    def __init__(self) -> None:
+        super().__init__(MAX_LENGTH, min_length=0, charset=CHARSET)
+
+
+class _SharedTexts(Sequence[str]):
+    """The texts of all environments in memory that worker processes write to.
+
+    AsyncVectorEnv asks for a batch once and copies it after every step. For a Text space gymnasium
+    answers with plain strings, which never change (its issue 1164): this reads when it is copied.
+    """
+
+    def __init__(self, space: StoryText, memory: Any, count: int) -> None:
+        self._characters = np.array(space.character_list)
+        codes = np.frombuffer(memory.get_obj(), dtype=np.int32)
+        self._codes = codes.reshape(count, space.max_length)
+
+    def __len__(self) -> int:
+        return len(self._codes)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[str, ...]: ...
+    def __getitem__(self, index: int | slice) -> str | tuple[str, ...]:
+        if isinstance(index, slice):
+            return tuple(self)[index]
+        row = self._codes[index]
+        # Codes past the last character fill the row up.
+        return "".join(self._characters[row[row < len(self._characters)]])
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> tuple[str, ...]:
+        return tuple(self)
+
+
+@read_from_shared_memory.register(StoryText)  # pyright: ignore[reportArgumentType]
+def _read_texts(space: StoryText, shared_memory: Any, n: int = 1) -> _SharedTexts:
+    return _SharedTexts(space, shared_memory, n)
+
+
+class TextGameEnv(gymnasium.Env[str, np.int64]):
+    """A text game on its real interpreter: texts are observations, commands are actions.
+
+    ``info`` has ``score``, ``subtasks`` (which are done), ``admissible`` (whether the command
+    changed the state) and, if ``admissible=True``, ``admissible_set``: a mask for
+    ``action_space.sample``, which costs a look at every command.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 4}  # noqa: RUF012
+
+    def __init__(
+        self,
+        game: str | Path | Game,
+        episode_steps: int | None = None,
+        admissible: bool = False,
+        render_mode: str | None = None,
+    ) -> None:
+        if episode_steps is not None and episode_steps < 1:
+            raise UsageError(f"episode_steps is {episode_steps}; an episode has at least 1 step")
+        if render_mode is not None and render_mode not in self.metadata["render_modes"]:
+            raise UsageError(f"there is no render_mode {render_mode!r}; use 'ansi' or None")
+        self.game = game if isinstance(game, Game) else load(game)
+        self.commands = self.game.commands
+        self.admissible = admissible
+        self.render_mode = render_mode
+        self.observation_space = StoryText()
+        self.action_space = spaces.Discrete(len(self.commands))
+        self._env = HostedEnv(self.game, episode_steps)
+        self._state: HostedState | None = None
+        self._screen = ""
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
+        super().reset(seed=seed, options=options)
+        # The interpreter takes 31 bits; gymnasium's generator makes any seed fit.
+        self._state, step = self._env.reset(int(self.np_random.integers(2**31 - 1)))
+        self._screen = observation(step)
+        return observation(step), self._info(step)
+
+    def step(self, action: np.int64) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        if self._state is None:
+            raise gymnasium.error.ResetNeeded("call reset before the first step")
+        if not self.action_space.contains(action):
+            raise UsageError(f"there is no action {action!r}: use 0 to {len(self.commands) - 1}")
+        self._state, step = self._env.step(self._state, int(action))
+        self._screen = f"> {self.commands[int(action)]}\n\n{observation(step)}"
+        return (
+            observation(step),
+            float(step.reward),
+            bool(step.terminated),
+            bool(step.truncated),
+            self._info(step),
+        )
+
+    def render(self) -> str | None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The last command and what the game answered, in mode "ansi"."""
+        return self._screen if self.render_mode == "ansi" else None
+
+    def close(self) -> None:
+        self._state = None
+        self._env.close()
+
+    def _info(self, step: Step) -> dict[str, Any]:
+        info: dict[str, Any] = {
+            "score": int(step.score),
+            "subtasks": step.subtasks,
+            "admissible": bool(step.admissible),
+        }
+        if self.admissible:
+            info["admissible_set"] = step.admissible_set.astype(np.int8)
+        return info
+
+
+class SaladWorldEnv(TextGameEnv):
+    """One of the seven levels of SaladWorld."""
+
+    def __init__(
+        self,
+        level: int = 1,
+        episode_steps: int | None = None,
+        admissible: bool = False,
+        render_mode: str | None = None,
+    ) -> None:
+        if level not in LEVELS:
+            raise UsageError(
+                f"SaladWorld has no level {level!r}; the levels are {LEVELS[0]} to {LEVELS[-1]}"
+            )
+        super().__init__(f"saladworld-{int(level)}", episode_steps, admissible, render_mode)
+
+
+def observation(step: Step) -> str:
+    """The step's text, made to fit the observation space."""
+    text = step.text or ""
+    if not ALLOWED.issuperset(text):
+        text = "".join(c if c in ALLOWED else OTHER_CHARACTER for c in text)
+    return text[:MAX_LENGTH]
+
+
+ENVIRONMENTS = {
+    "grue/SaladWorld-v0": "grue.gym:SaladWorldEnv",
+    "grue/TextGame-v0": "grue.gym:TextGameEnv",
+}
+
+
+def register() -> None:
+    """Tells gymnasium about the environments; again is harmless."""
+    for name, entry_point in ENVIRONMENTS.items():
+        if name not in gymnasium.registry:
+            gymnasium.register(name, entry_point)
+
+
+register()

@@ -1,0 +1,209 @@
+"""Games played in the terminal: by a person, or from a walkthrough."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from io import TextIOWrapper
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, TextIO
+
+from grue.errors import GrueError, UsageError
+from grue.games.game import Game
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from grue.engine.hosted import HostedEnv, HostedState
+    from grue.engine.step import Step
+
+HELP = """\
+Type what you want to do: go north, take lettuce, put lettuce on counter, inventory, look.
+undo takes back a step, restart begins again, quit (or exit, or Ctrl-D) leaves the game."""
+NO_LIMIT = sys.maxsize
+HISTORY_LINES = 1000
+
+
+def play(game: Game, hints: bool, seed: int, transcript: Path | None) -> None:
+    """Plays until the game ends, or the player leaves it, or the input ends."""
+    from grue.engine.hosted import HostedEnv
+
+    replace_unreadable(sys.stdin)
+    replace_unreadable(sys.stdout)
+    env = HostedEnv(game, episode_steps=NO_LIMIT)
+    with _open_transcript(transcript) as file, _input_history():
+        Player(env, hints, seed, file).run()
+    env.close()
+
+
+class Turn(NamedTuple):
+    command: str
+    step: Step
+
+
+def follow_walkthrough(env: HostedEnv) -> Iterator[Turn]:
+    """Plays the walkthrough of the environment's game, until the game is over."""
+    state, _ = env.reset()
+    for command in env.game.walkthrough:
+        state, step = env.step(state, command)
+        yield Turn(command, step)
+        if step.terminated:
+            break
+
+
+class Player:
+    """One sitting: the states so far, so that steps can be taken back."""
+
+    def __init__(self, env: HostedEnv, hints: bool, seed: int, transcript: TextIO | None) -> None:
+        self.env = env
+        self.hints = hints
+        self.seed = seed
+        self.transcript = transcript
+        self.past: list[tuple[HostedState, Step]] = []
+        self.console = _console()
+
+    @property
+    def state(self) -> HostedState:
+        return self.past[-1][0]
+
+    @property
+    def score(self) -> str:
+        return f"score {self.state.score}/{self.env.game.max_score}"
+
+    def run(self) -> None:
+        self.restart()
+        while not self.state.over:
+            command = self._read()
+            if command is None:
+                self.say(f"The input ended; {self.score}.")
+                return
+            self._note(f"> {command}")
+            word = command.lower()
+            if word in ("quit", "exit", "q"):
+                self.say(f"You left the game; {self.score}.")
+                return
+            own = {"undo": self.undo, "restart": self.restart, "help": self.help}
+            if word in own:
+                own[word]()
+            elif command:
+                self.take(command)
+        self.say(f"The game is over; {self.score} in {_steps(self.state.steps)}.")
+
+    def restart(self) -> None:
+        self.past = [self.env.reset(self.seed)]
+        self.show()
+
+    def undo(self) -> None:
+        if len(self.past) == 1:
+            self.say("There is nothing to undo.")
+            return
+        self.past.pop()
+        self.say("You take back a step.")
+        self.show()
+
+    def help(self) -> None:
+        self.say(HELP)
+
+    def take(self, command: str) -> None:
+        try:
+            self.past.append(self.env.step(self.state, command))
+        except UsageError as error:
+            self.say(f"{error}.")
+        else:
+            self.show()
+
+    def show(self) -> None:
+        self.say(self.past[-1][1].text or "")
+        if self.state.over:
+            return
+        self.say(f"[{self.score}, {_steps(self.state.steps)}]", style="cyan")
+        if self.hints:
+            commands = zip(self.env.game.commands, self.past[-1][1].admissible_set, strict=True)
+            admissible = ", ".join(command for command, possible in commands if possible)
+            self.say(f"[you can: {admissible}]", style="dim")
+
+    def say(self, text: str, style: str | None = None) -> None:
+        # A pipe gets whole lines; a terminal gets lines broken between words.
+        self.console.print(
+            text, style=style, markup=False, highlight=False, soft_wrap=not sys.stdout.isatty()
+        )
+        if style is None:
+            self.console.print()
+        self._note(text)
+
+    def _note(self, text: str) -> None:
+        if self.transcript:
+            # Turn by turn, so that nothing is lost if the player is cut off.
+            self.transcript.write(f"{text}\n\n")
+            self.transcript.flush()
+
+    def _read(self) -> str | None:
+        try:
+            command = input("> ")
+        except EOFError:
+            print()
+            return None
+        if not sys.stdin.isatty():
+            print(command)
+        return " ".join(command.split())
+
+
+def _steps(number: int) -> str:
+    return "1 step" if number == 1 else f"{number} steps"
+
+
+def replace_unreadable(stream: object) -> None:
+    """Bytes that are no text, or text that the terminal cannot show, become question marks."""
+    if isinstance(stream, TextIOWrapper):
+        stream.reconfigure(errors="replace")
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console(emoji=False)
+
+
+@contextmanager
+def _open_transcript(path: Path | None) -> Iterator[TextIO | None]:
+    if path is None:
+        yield None
+        return
+    try:
+        file = path.open("x", encoding="utf-8")
+    except FileExistsError:
+        raise UsageError(f"{path} is there already; give the transcript a new name") from None
+    except OSError as error:
+        raise GrueError(f"cannot write {path}: {error.strerror}") from None
+    with file:
+        yield file
+
+
+@contextmanager
+def _input_history() -> Iterator[None]:
+    """Lines typed at a terminal can be called back, also those of earlier games."""
+    try:
+        import readline
+    except ImportError:
+        readline = None
+    if readline is None or not sys.stdin.isatty():
+        yield
+        return
+    path = history_path()
+    with suppress(OSError):
+        readline.read_history_file(path)
+    readline.set_history_length(HISTORY_LINES)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            readline.write_history_file(path)
+
+
+def history_path() -> Path:
+    state = os.environ.get("XDG_STATE_HOME")
+    folder = Path(state) if state else Path.home() / ".local" / "state"
+    return folder / "grue" / "history"

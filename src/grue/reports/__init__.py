@@ -1,0 +1,1 @@
+"""What grue shows: pictures and tables."""

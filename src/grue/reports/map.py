@@ -1,0 +1,398 @@
+"""Draws a game's map: rooms by the compass, ways, doors, and what is in every room.
+
+All lengths are in points, so what is measured as text is what is drawn.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from grue.errors import GrueError, UsageError
+from grue.games.game import Game, Thing
+from grue.reports.layout import OPPOSITE, STEPS, Place, Way, is_straight, lay_out, ways
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Point = tuple[float, float]
+
+FORMATS = (".png", ".svg", ".pdf")
+
+FONT = "DejaVu Sans"  # Matplotlib brings it along, so pictures are the same everywhere.
+TITLE, SMALL, NAME, ITEM, NOTE = 15, 9, 10, 9, 8
+MARGIN, GAP, LINE, HEADER, PADDING, INDENT = 30.0, 34.0, 13.0, 19.0, 8.0, 11.0
+BEND = 36.0
+INK, GREY, PAPER = "#22272e", "#6b7480", "#ffffff"
+ROOM_HEADER, START_HEADER = "#e6eaf0", "#2f5d8a"
+DOOR = "#8a6a45"
+SOFTER = {"red": "#c9403a", "blue": "#2f6fd0", "green": "#3d9950", "yellow": "#e8c33a"}
+KINDS = {  # marker, face and edge colour
+    "portable": ("o", "#d9822b", "#d9822b"),
+    "supporter": ("s", "#5b8c5a", "#5b8c5a"),
+    "container": ("s", PAPER, "#5b8c5a"),
+    "fitting": ("D", "#98a1ad", "#98a1ad"),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line in a room's box."""
+
+    thing: Thing
+    depth: int
+
+    @property
+    def text(self) -> str:
+        return f"{self.thing.name} ({self.thing.state})" if self.thing.state else self.thing.name
+
+
+@dataclass(frozen=True)
+class Box:
+    room: str
+    rows: tuple[Row, ...]
+    centre: Point
+    width: float
+    height: float
+
+    def side(self, direction: str) -> Point:
+        """The middle of one of the box's sides."""
+        east, north = STEPS[direction]
+        return (
+            self.centre[0] + east * self.width / 2,
+            self.centre[1] + north * self.height / 2,
+        )
+
+
+def draw_map(game: Game, path: str | Path) -> Path:
+    """Writes the game's map to a ``.png``, ``.svg`` or ``.pdf`` file and returns its path."""
+    path = Path(path)
+    if path.suffix.lower() not in FORMATS:
+        raise UsageError(f"cannot draw to {path}: the name must end in {', '.join(FORMATS)}")
+    try:
+        if not path.parent.exists():
+            path.parent.mkdir(parents=True)
+        unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            with unfinished.open("wb") as file:
+                _draw(game, file, path.suffix.lower()[1:])
+            os.replace(unfinished, path)
+        finally:
+            with suppress(FileNotFoundError):
+                unfinished.unlink()
+    except OSError as error:
+        raise GrueError(f"cannot write {path}: {error.strerror}") from None
+    return path
+
+
+def contents(game: Game, holder: str, depth: int = 0) -> Iterator[Row]:
+    """What is in a room or on a thing, furniture first, each followed by what it holds."""
+    order = ("supporter", "container", "fitting", "portable")
+    held = [t for t in game.things if t.location == holder and t.kind in order]
+    for thing in sorted(held, key=lambda t: (order.index(t.kind), t.name)):
+        yield Row(thing, depth)
+        if thing.kind != "portable":
+            yield from contents(game, thing.name, depth + 1)
+
+
+def _draw(game: Game, file: Any, format_: str) -> None:
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    places = lay_out(game.rooms, game.start)
+    passages = ways(game.rooms)
+    title, counts = game.name, _counts(game)
+    legend = _legend_entries(game)
+    boxes, width, height = _place_boxes(game, places, passages)
+
+    legend_width = sum(entry_width for *_, entry_width in legend)
+    heading = max(_text_width(title, TITLE, bold=True), _text_width(counts, SMALL)) + 40
+    inner = max(width, heading, legend_width)
+    below, above = 28.0, 62.0
+    total_width, total_height = inner + 2 * MARGIN, height + 2 * MARGIN + below + above - 24
+
+    settings: Any = {"font.family": FONT, "svg.hashsalt": "grue", "text.parse_math": False}
+    with matplotlib.rc_context(settings):
+        figure = Figure(figsize=(total_width / 72, total_height / 72), facecolor=PAPER)
+        axes = figure.add_axes((0, 0, 1, 1))
+        axes.set_axis_off()
+        # The origin is the lower left corner of the map proper.
+        left = -MARGIN - (inner - width) / 2
+        bottom = -MARGIN - below
+        axes.set_xlim(left, left + total_width)
+        axes.set_ylim(bottom, bottom + total_height)
+
+        for way in passages:
+            _draw_way(axes, game, way, places, boxes)
+        for box in boxes.values():
+            _draw_box(axes, box, box.room == game.start)
+        corner = (left + MARGIN, bottom + total_height - 26)
+        _draw_heading(axes, corner, title, counts)
+        _draw_compass(axes, (left + total_width - MARGIN - 8, corner[1] - 12))
+        _draw_legend(axes, legend, (left + MARGIN, bottom + MARGIN - 8))
+        figure.savefig(file, format=format_, dpi=160, metadata=_undated(format_))
+
+
+def _undated(format_: str) -> dict[str, None]:
+    """The same game gives the same file, whenever it is drawn."""
+    return {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(format_, {})
+
+
+def _counts(game: Game) -> str:
+    parts = (
+        (len(game.rooms), "room"),
+        (len(game.objects), "object"),
+        (len(game.subtasks), "subtask"),
+        (game.max_score, "point"),
+    )
+    text = ", ".join(f"{number} {noun}{'' if number == 1 else 's'}" for number, noun in parts)
+    carried = [t.name for t in game.things if t.kind == "portable" and not t.location]
+    return f"{text}; carried: {', '.join(carried)}" if carried else text
+
+
+def _place_boxes(
+    game: Game, places: Mapping[str, Place], passages: Sequence[Way]
+) -> tuple[dict[str, Box], float, float]:
+    """Every room's box, on columns as wide and rows as high as they need, and the whole size."""
+    rows = {name: tuple(contents(game, name)) for name in places}
+    widths = {name: _box_width(name, rows[name], name == game.start) for name in places}
+    heights = {name: HEADER + (len(r) * LINE + PADDING if r else 0) for name, r in rows.items()}
+    columns = {place[0] for place in places.values()}
+    levels = {place[1] for place in places.values()}
+    column_size = dict.fromkeys(range(min(columns), max(columns) + 1), 0.0)
+    row_size = dict.fromkeys(range(min(levels), max(levels) + 1), 0.0)
+    for name, (column, row) in places.items():
+        column_size[column] = max(column_size[column], widths[name])
+        row_size[row] = max(row_size[row], heights[name])
+    column_gap, row_gap = dict.fromkeys(column_size, GAP), dict.fromkeys(row_size, GAP)
+    for way in passages:
+        if way.door is None:
+            continue
+        label = _text_width(way.door, NOTE)
+        column, row = map(min, zip(places[way.here], places[way.there], strict=True))
+        if way.direction in ("east", "west"):
+            column_gap[column] = max(column_gap[column], label + 16)
+        else:
+            row_gap[row] = GAP + 10
+            # The label stands to the right of the door and may fill half the column and the gap.
+            column_size[column] = max(column_size[column], 2 * (label + 20 - GAP))
+
+    across, width = _centres(column_size, column_gap)
+    up, height = _centres(row_size, row_gap)
+    boxes = {
+        # Boxes in a column share its width, which makes the columns easy to see.
+        name: Box(name, rows[name], (across[column], up[row]), column_size[column], heights[name])
+        for name, (column, row) in places.items()
+    }
+    return boxes, width, height
+
+
+def _centres(
+    sizes: Mapping[int, float], gaps: Mapping[int, float]
+) -> tuple[dict[int, float], float]:
+    """The middle of every column (or row), and where the last one ends."""
+    centres: dict[int, float] = {}
+    begin = end = 0.0
+    for index in sorted(sizes):
+        end = begin + sizes[index]
+        centres[index] = (begin + end) / 2
+        begin = end + gaps[index]
+    return centres, end
+
+
+def _box_width(name: str, rows: Sequence[Row], start: bool) -> float:
+    header = _text_width(name, NAME, bold=True) + 2 * PADDING + (14 if start else 0)
+    items = [_text_width(r.text, ITEM) + 2 * PADDING + 11 + r.depth * INDENT for r in rows]
+    return max(64.0, header, *items)
+
+
+@cache
+def _text_width(text: str, size: int, bold: bool = False) -> float:
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import TextPath
+
+    if not text.strip():
+        return 0.0
+    font = FontProperties(family=FONT, size=size, weight="bold" if bold else "normal")
+    # Two dollar signs would be read as a formula here.
+    return float(TextPath((0, 0), text.replace("$", "S"), prop=font).get_extents().x1)
+
+
+def _draw_box(axes: Axes, box: Box, start: bool) -> None:
+    from matplotlib.patches import Rectangle
+
+    left, bottom = box.centre[0] - box.width / 2, box.centre[1] - box.height / 2
+    top = bottom + box.height
+    axes.add_patch(
+        Rectangle(
+            (left, bottom), box.width, box.height, facecolor=PAPER, edgecolor="none", zorder=3
+        )
+    )
+    axes.add_patch(
+        Rectangle(
+            (left, top - HEADER),
+            box.width,
+            HEADER,
+            edgecolor="none",
+            zorder=4,
+            facecolor=START_HEADER if start else ROOM_HEADER,
+        )
+    )
+    axes.add_patch(
+        Rectangle(
+            (left, bottom),
+            box.width,
+            box.height,
+            facecolor="none",
+            zorder=5,
+            edgecolor=START_HEADER if start else GREY,
+            linewidth=2.0 if start else 1.0,
+        )
+    )
+    middle = top - HEADER / 2
+    shift = 7.0 if start else 0.0
+    if start:
+        half = _text_width(box.room, NAME, bold=True) / 2
+        axes.plot(box.centre[0] - half - 2, middle, "*", color=PAPER, markersize=8, zorder=5)
+    axes.text(
+        box.centre[0] + shift,
+        middle,
+        box.room,
+        size=NAME,
+        weight="bold",
+        ha="center",
+        va="center_baseline",
+        color=PAPER if start else INK,
+        zorder=5,
+    )
+    for number, row in enumerate(box.rows):
+        x = left + PADDING + row.depth * INDENT + 3
+        y = top - HEADER - PADDING / 2 - (number + 0.5) * LINE
+        _draw_marker(axes, row.thing.kind, (x, y))
+        axes.text(x + 8, y, row.text, size=ITEM, va="center_baseline", color=INK, zorder=5)
+
+
+def _draw_marker(axes: Axes, kind: str, at: Point) -> None:
+    marker, face, edge = KINDS[kind]
+    size = 4.6 if marker == "D" else 5.2
+    axes.plot(*at, marker, markersize=size, markerfacecolor=face, markeredgecolor=edge, zorder=5)
+
+
+def _draw_way(
+    axes: Axes, game: Game, way: Way, places: Mapping[str, Place], boxes: Mapping[str, Box]
+) -> None:
+    from matplotlib.patches import FancyArrowPatch
+    from matplotlib.path import Path as Curve
+
+    begin = boxes[way.here].side(way.direction)
+    end = boxes[way.there].side(OPPOSITE[way.direction])
+    east, north = STEPS[way.direction]
+    straight = is_straight(way, places)
+    points = [begin, end]
+    if not straight:
+        # It leaves and arrives as the compass says, whatever lies between.
+        points[1:1] = [
+            (begin[0] + east * BEND, begin[1] + north * BEND),
+            (end[0] - east * BEND, end[1] - north * BEND),
+        ]
+    codes = [Curve.MOVETO, *([Curve.LINETO] if straight else [Curve.CURVE4] * 3)]
+    axes.add_patch(
+        FancyArrowPatch(
+            path=Curve(points, codes),
+            color=GREY,
+            linewidth=1.6,
+            zorder=2,
+            arrowstyle="-|>" if way.one_way else "-",
+            mutation_scale=10,
+            linestyle="solid" if straight else (0, (4, 2)),
+        )
+    )
+    if way.door:
+        # A cubic curve passes its middle at these weights; for a line it is the same place.
+        middle = tuple(
+            (points[0][i] + 3 * points[1][i] + 3 * points[-2][i] + points[-1][i]) / 8
+            for i in (0, 1)
+        )
+        _draw_door(axes, _door(game, way.door), (middle[0], middle[1]), horizontal=east != 0)
+
+
+def _door(game: Game, name: str) -> Thing:
+    return next(thing for thing in game.things if thing.kind == "door" and thing.name == name)
+
+
+def _draw_door(axes: Axes, door: Thing, at: Point, horizontal: bool) -> None:
+    from matplotlib.patches import Rectangle
+
+    colour = door_colour(door.name)
+    width, height = (6.0, 18.0) if horizontal else (18.0, 6.0)
+    axes.add_patch(
+        Rectangle(
+            (at[0] - width / 2, at[1] - height / 2),
+            width,
+            height,
+            edgecolor=INK,
+            facecolor=PAPER if door.state == "open" else colour,
+            linewidth=0.8,
+            zorder=6,
+        )
+    )
+    behind = {"facecolor": PAPER, "edgecolor": "none", "pad": 0.5}
+    style: dict[str, Any] = {"size": NOTE, "color": INK, "zorder": 6, "bbox": behind}
+    if horizontal:
+        axes.text(at[0], at[1] + 12, door.name, ha="center", va="bottom", **style)
+        axes.text(at[0], at[1] - 12, door.state, ha="center", va="top", **style)
+    else:
+        axes.text(at[0] + 14, at[1], f"{door.name}\n{door.state}", va="center", **style)
+
+
+def door_colour(name: str) -> str:
+    """The colour that the door's name states, or that of wood."""
+    from matplotlib.colors import CSS4_COLORS
+
+    colours = {**CSS4_COLORS, **SOFTER}
+    return next((colours[word] for word in name.lower().split() if word in colours), DOOR)
+
+
+def _draw_heading(axes: Axes, at: Point, title: str, counts: str) -> None:
+    axes.text(*at, title, size=TITLE, weight="bold", color=INK, va="center_baseline")
+    axes.text(at[0], at[1] - 20, counts, size=SMALL, color=GREY, va="center_baseline")
+
+
+def _draw_compass(axes: Axes, at: Point) -> None:
+    axes.annotate(
+        "",
+        (at[0], at[1] + 10),
+        (at[0], at[1] - 12),
+        arrowprops={"arrowstyle": "-|>", "color": GREY, "shrinkA": 0, "shrinkB": 0},
+    )
+    axes.text(at[0], at[1] + 11, "N", size=SMALL, color=GREY, ha="center", va="bottom")
+
+
+def _legend_entries(game: Game) -> list[tuple[str, str, float]]:
+    """What the marks stand for, those that the map has: kind, words, width."""
+    present = {thing.kind for thing in game.things}
+    named = [("start", "start"), *((kind, kind) for kind in (*KINDS, "door") if kind in present)]
+    return [(kind, text, _text_width(text, NOTE) + 30) for kind, text in named]
+
+
+def _draw_legend(axes: Axes, entries: Sequence[tuple[str, str, float]], at: Point) -> None:
+    from matplotlib.patches import Rectangle
+
+    x, y = at
+    for kind, text, width in entries:
+        if kind == "start":
+            axes.add_patch(Rectangle((x - 1, y - 5), 12, 10, facecolor=START_HEADER))
+            axes.plot(x + 5, y, "*", color=PAPER, markersize=6)
+        elif kind == "door":
+            axes.add_patch(
+                Rectangle((x + 5, y - 6), 4.5, 12, facecolor=DOOR, edgecolor=INK, linewidth=0.8)
+            )
+        else:
+            _draw_marker(axes, kind, (x + 6, y))
+        axes.text(x + 15, y, text, size=NOTE, color=GREY, va="center_baseline")
+        x += width
