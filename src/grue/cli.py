@@ -52,15 +52,7 @@ def games(
     if as_json:
         print(json.dumps(rows, indent=2))
         return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table()
-    for column in rows[0]:
-        table.add_column(column.replace("_", " "), justify="left" if column == "name" else "right")
-    for row in rows:
-        table.add_row(*(str(value) for value in row.values()))
-    Console().print(table)
+    _print_table(list(rows[0]), [list(row.values()) for row in rows])
 
 
 def _describe(game: Game) -> dict[str, str | int]:
@@ -136,6 +128,85 @@ def map_(
 
     loaded = load(game)
     print(draw_map(loaded, output or Path(f"{loaded.name}.png")))
+
+
+@app.command("compile")
+def compile_(
+    game: GameName,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="By default beside the story.")
+    ] = None,
+) -> None:
+    """Compile a game to arrays, in a file that needs no TextWorld to be played."""
+    from grue.engine.compiler.build import compile_game
+    from grue.games.gamefile import compiled_path
+
+    loaded = load(game)
+    path = output or compiled_path(loaded)
+    compile_game(loaded).save(path)
+    print(path)
+
+
+@app.command()
+def verify(
+    game: GameName,
+    steps: Annotated[int, typer.Option(min=1, help="How many steps to compare.")] = 2000,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the play.")] = 0,
+    jobs: Annotated[int, typer.Option(min=1, help="How many processes play.")] = 1,
+) -> None:
+    """Play the compiled game and the real one side by side and compare all they say."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from grue.engine.verify import verify as compare
+
+    load(game)  # A wrong name is told before any process starts.
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(game, total=steps)
+        report = compare(game, steps, seed, jobs, lambda n: progress.advance(task, n))
+    print(f"{game}: {report.steps} steps, {report.mismatches} mismatches")
+    if report.first is not None:
+        print(report.first)
+        raise GrueError(f"the compiled {game} differs from the real game")
+
+
+bench = typer.Typer(help="Measure throughput on this machine.", no_args_is_help=True)
+app.add_typer(bench, name="bench")
+
+
+@bench.command("env")
+def bench_env(
+    game: Annotated[
+        list[str] | None, typer.Option(help="A game to measure; may be given again.")
+    ] = None,
+    batch: Annotated[
+        list[int] | None, typer.Option(min=1, help="A batch size; may be given again.")
+    ] = None,
+    seconds: Annotated[float, typer.Option(min=0.01, help="Time for each figure.")] = 2.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Steps a second of the compiled engine and of real TextWorld, for every level."""
+    from grue.engine.bench import BATCHES, Row
+    from grue.engine.bench import bench_env as measure
+
+    rows = list(measure(game or game_names(), batch or BATCHES, seconds))
+    if as_json:
+        print(json.dumps([row._asdict() for row in rows], indent=2))
+        return
+    _print_table(Row._fields, [(*row[:3], f"{row.steps_per_s:,.0f}", row.device) for row in rows])
+
+
+def _print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table()
+    for i, column in enumerate(columns):
+        numeric = all(str(row[i])[:1].isdigit() for row in rows)
+        table.add_column(column.replace("_", " "), justify="right" if numeric else "left")
+    for row in rows:
+        table.add_row(*map(str, row))
+    Console().print(table)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -26,6 +26,7 @@ from grue.games.registry import load
 from grue.games.tokens import squeeze
 
 FIELDS = ("reward", "score", "terminated", "truncated", "admissible")
+TURNS_SHOWN = 4
 SWEEP_SHARE = 8
 """One step in so many is part of a sweep over all commands."""
 
@@ -35,12 +36,13 @@ class Mismatch:
     commands: tuple[str, ...]
     """The commands of the episode up to the difference."""
     differences: tuple[str, ...]
-    real_text: str
-    compiled_text: str
+    real: tuple[str, ...]
+    """The last turns of the real game."""
+    compiled: tuple[str, ...]
 
     def __str__(self) -> str:
         lines = ["commands: " + " / ".join(self.commands), *self.differences]
-        lines += ["real:", self.real_text, "compiled:", self.compiled_text]
+        lines += ["--- real", *self.real, "--- compiled", *self.compiled]
         return "\n".join(lines)
 
 
@@ -74,9 +76,7 @@ class Verifier:
         self._look = jax.jit(self.compiled.look)
         self._inventory = jax.jit(self.compiled.inventory)
 
-    def run(
-        self, steps: int, seed: int, tick: Callable[[int], None] | None = None
-    ) -> Report:
+    def run(self, steps: int, seed: int, tick: Callable[[int], None] | None = None) -> Report:
         """Compares at least ``steps`` steps; an episode ends at its first difference."""
         report = Report()
         chance = random.Random(seed)
@@ -146,7 +146,7 @@ class Verifier:
             _, real = self.real.step(real_state, command)
             text = self.compiled.decode(words(state))
             if squeeze(text) != squeeze(real.text or ""):
-                self._note(report, [*played, f"({command})"], ("text",), real.text or "", text)
+                self._note(report, [*played, command], ("text differs",))
                 return True
         return False
 
@@ -167,14 +167,32 @@ class Verifier:
         if (np.asarray(step.subtasks) != real.subtasks).any():
             found.append(f"subtasks: real {real.subtasks}, compiled {np.asarray(step.subtasks)}")
         if found:
-            self._note(report, played, tuple(found), real.text or "", text)
+            self._note(report, played, tuple(found))
         return bool(found)
 
-    def _note(
-        self, report: Report, played: list[str], found: tuple[str, ...], real: str, ours: str
-    ) -> None:
+    def _note(self, report: Report, played: list[str], found: tuple[str, ...]) -> None:
         report.mismatches += 1
-        report.first = report.first or Mismatch(tuple(played), found, real, ours)
+        if report.first is None:
+            report.first = Mismatch(tuple(played), found, *self._transcripts(played))
+
+    def _transcripts(self, played: list[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The last turns as each engine tells them."""
+        real_state, real = self.real.reset()
+        state, step = self._reset()
+        told = [("", real.text or "", self.compiled.decode(step.observation))]
+        for command in played:
+            real_state, real = self.real.step(real_state, command)
+            if command in self.game.commands:
+                state, step = self._step(state, self.game.commands.index(command))
+                words = step.observation
+            else:  # Looked up without a step.
+                words = {"look": self._look, "inventory": self._inventory}[command](state)
+            told.append((command, real.text or "", self.compiled.decode(words)))
+        last = told[-TURNS_SHOWN:]
+        return (
+            tuple(f"> {command}\n{text}" for command, text, _ in last),
+            tuple(f"> {command}\n{text}" for command, _, text in last),
+        )
 
 
 def verify(

@@ -1,6 +1,6 @@
 """Compiles the games that come with grue, or the ones that are named.
 
-    python -m grue.engine.compiler [GAME...]
+python -m grue.engine.compiler [GAME...]
 """
 
 from __future__ import annotations

@@ -65,9 +65,9 @@ class RuleBook:
         return variables, (reply(*values) for values in itertools.product(*domains))
 
     def the(self, entity: str) -> str:
-        """The name in an answer: TextWorld's doors have no article."""
-        article = "" if self.model.is_a(entity, "d") else "the "
-        return article + self.model.name(entity)
+        """The name in an answer: TextWorld's doors have no article unless the game gives them one."""
+        bare = self.model.is_a(entity, "d") and not self.model.doors_have_articles
+        return self.model.name(entity) if bare else f"the {self.model.name(entity)}"
 
     def effect(self, rule: str, command: str) -> Effect:
         return self.model.effect(rule, command)

@@ -63,6 +63,10 @@ class Model:
     def is_a(self, entity: str, ancestor: str) -> bool:
         return self.game.is_a(self.game.infos[entity]["type"], ancestor)
 
+    @property
+    def doors_have_articles(self) -> bool:
+        return '"opening the {d}"' in self.game.data["KB"]["logic"]
+
     def _ordered(self, ancestor: str) -> list[str]:
         """Entities in the order in which TextWorld's Inform source declares them: type by type."""
         found = self.game.entities_of_type(ancestor)

@@ -68,7 +68,7 @@ def objective(level: Level) -> str:
 def load_knowledge(level: Level, folder: Path) -> KnowledgeBase:
     """The cooking challenge's logic with SaladWorld's text grammar.
 
-    Without a recipe the meal's Inform code does not compile, so only level 7 has it, with the one
+    Doors get the article that the story then gives them (see ``inform7_source``). Without a recipe the meal's Inform code does not compile, so only level 7 has it, with the one
     rule that its recipe needs: TextWorld's own rules ignore how ingredients must be cut.
     """
     cooking = files("textworld") / "challenges" / "tw_cooking" / "textworld_data" / "logic"
@@ -79,6 +79,9 @@ def load_knowledge(level: Level, folder: Path) -> KnowledgeBase:
         meal.write_text(_fix_recipe_rules(meal.read_text(), level.recipe))
     else:
         meal.unlink()
+
+    door = logic / "door.twl"
+    door.write_text(re.sub(r':: "(\w+ing) {d}', r':: "\1 the {d}', door.read_text()))
 
     grammars = folder / "text_grammars"
     grammars.mkdir()
@@ -226,6 +229,7 @@ def _find_action(game: Game, progress: GameProgression, command: str):
 def inform7_source(game: Game) -> str:
     """TextWorld's Inform 7 source without its banner and without one-word synonyms.
 
+    TextWorld leaves doors without an article ("You open blue door."); here they have one.
     With a synonym "key" for each key, a command that names one key can be read as another; the
     game file says ``whole_names_only`` so that others need not guess.
     """
@@ -243,7 +247,8 @@ def inform7_source(game: Game) -> str:
         if info.type != "r" and len(words) > 1:
             for word in words:
                 source = source.replace(f'Understand "{word}" as {info.id}.\n', "")
-    return source
+    doors = [info.id for info in game.infos.values() if info.type == "d"]
+    return source + "".join(f"The {door} is improper-named.\n" for door in doors)
 
 
 def build(level: Level, folder: Path) -> Path:
