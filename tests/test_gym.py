@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import warnings
 from typing import Any
 
@@ -14,6 +16,7 @@ import grue
 import grue.gym
 from grue.errors import UsageError
 from grue.gym import CHARSET, MAX_LENGTH, SaladWorldEnv, TextGameEnv
+from grue.registration import register
 
 
 @pytest.mark.parametrize(
@@ -167,10 +170,24 @@ def test_registering_twice_is_harmless() -> None:
     before = dict(gymnasium.registry)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        grue.gym.register()
+        register(gymnasium)
     assert dict(gymnasium.registry) == before
     assert {"grue/SaladWorld-v0", "grue/TextGame-v0"} <= set(before)
     assert grue.gym.SaladWorldEnv is type(gymnasium.make("grue/SaladWorld-v0").unwrapped)
+
+
+@pytest.mark.parametrize("modules", ["grue, gymnasium", "gymnasium, grue"])
+def test_either_order_of_imports_registers(modules: str) -> None:
+    script = f"import {modules}; print(gymnasium.make('grue/SaladWorld-v0', level=2).reset()[1])"
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert "'score': 0" in result.stdout
+
+
+def test_grue_alone_does_not_import_gymnasium() -> None:
+    script = "import sys, grue; print('gymnasium' in sys.modules, 'jax' in sys.modules)"
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert result.stdout.split() == ["False", "False"], result.stderr
 
 
 @pytest.mark.parametrize("level", [0, 8, -1])

@@ -205,7 +205,7 @@ def test_commands_that_cannot_be_typed_are_refused(hosted: Hosted, command: str)
 
 
 def test_limit_of_steps_truncates() -> None:
-    env = grue.make("saladworld-1", episode_steps=3)
+    env = grue.make("saladworld-1", "hosted", episode_steps=3)
     state, step = env.reset()
     flags = []
     for _ in range(4):
@@ -217,7 +217,7 @@ def test_limit_of_steps_truncates() -> None:
 
 
 def test_limit_of_zero_steps_is_a_limit() -> None:
-    env = grue.make("saladworld-1", episode_steps=0)
+    env = grue.make("saladworld-1", "hosted", episode_steps=0)
     assert env.episode_steps == 0
     assert env.reset()[1].truncated
     env.close()
@@ -261,7 +261,7 @@ def test_interleaved_states_do_not_meet(hosted: Hosted, rng: random.Random) -> N
 
 
 def test_two_environments_at_once(hosted: Hosted) -> None:
-    mine, other = grue.make("saladworld-1"), grue.make("saladworld-1")
+    mine, other = (grue.make("saladworld-1", "hosted") for _ in range(2))
     a, _ = mine.reset()
     b, _ = other.reset()
     for command in TO_MARKET:
@@ -562,7 +562,7 @@ def game_with_a_fine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_generated_game_is_won_by_its_walkthrough(made_game: Path) -> None:
-    env = grue.make(made_game)
+    env = grue.make(made_game, "hosted")
     assert env.game.name == "made"
     assert env.game.walkthrough
     state, step = env.reset()
@@ -578,7 +578,7 @@ def test_generated_game_is_won_by_its_walkthrough(made_game: Path) -> None:
 
 
 def test_negative_scores(game_with_a_fine: Path) -> None:
-    env = grue.make(game_with_a_fine)
+    env = grue.make(game_with_a_fine, "hosted")
     state, _ = env.reset()
     seen = []
     for command in ("go north", "take lamp", "go south", "put lamp on stand"):

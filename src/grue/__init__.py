@@ -8,6 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from grue.registration import register_soon
+
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
@@ -35,6 +37,9 @@ __all__ = [
     "load",
     "make",
 ]
+
+
+register_soon()
 
 
 def __getattr__(name: str) -> Any:

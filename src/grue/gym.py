@@ -1,10 +1,7 @@
-"""Gymnasium environments: ``import grue.gym`` registers them.
+"""Gymnasium environments, registered by ``import grue``.
 
-    gymnasium.make("grue/SaladWorld-v0", level=3)
-    gymnasium.make("grue/TextGame-v0", game="path/to/story.z8")
-
-Gymnasium 1.0 dropped its plugins, so this module must be imported first; the id
-"grue.gym:grue/SaladWorld-v0" has gymnasium do it, in worker processes too.
+gymnasium.make("grue/SaladWorld-v0", level=3)
+gymnasium.make("grue/TextGame-v0", game="path/to/story.z8")
 """
 
 from __future__ import annotations
@@ -173,19 +170,3 @@ def observation(step: Step) -> str:
     if not ALLOWED.issuperset(text):
         text = "".join(c if c in ALLOWED else OTHER_CHARACTER for c in text)
     return text[:MAX_LENGTH]
-
-
-ENVIRONMENTS = {
-    "grue/SaladWorld-v0": "grue.gym:SaladWorldEnv",
-    "grue/TextGame-v0": "grue.gym:TextGameEnv",
-}
-
-
-def register() -> None:
-    """Tells gymnasium about the environments; again is harmless."""
-    for name, entry_point in ENVIRONMENTS.items():
-        if name not in gymnasium.registry:
-            gymnasium.register(name, entry_point)
-
-
-register()

@@ -153,7 +153,10 @@ def textworld_row(game: Game, admissible: bool, seconds: float) -> Row:
 
 def textworld_express_rows(seconds: float) -> Iterator[Row]:
     """TextWorldExpress on games of its own: it cannot play a story file."""
-    from textworld_express import TextWorldExpressEnv
+    # An extra: it needs Java.
+    from textworld_express import (  # pyright: ignore[reportMissingImports]
+        TextWorldExpressEnv,
+    )
 
     env = TextWorldExpressEnv(envStepLimit=200)
     chance = random.Random(0)

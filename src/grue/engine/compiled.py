@@ -80,6 +80,8 @@ class CompiledEnv:
         outcome = self._decide(state, action)
         moved = self._change(state, outcome)
         moved = moved._replace(variables=self._variables(moved))
+        # The barriers keep what several phases read from being computed once for each.
+        moved = jax.lax.optimization_barrier(moved)
         quests, reward, lost, won = self._judge(moved)
         following = moved._replace(
             quests=quests,
@@ -238,7 +240,7 @@ class CompiledEnv:
         points: Array | int = 0,
         ending: Array | int = 0,
     ) -> Array:
-        """A frame's pieces and the things they list, the score and the end, as one run of tokens."""
+        """A frame with the things it lists, then the score and the end, as one run of tokens."""
         t = self._table
         number = jnp.arange(self._most_pieces)
         piece = jnp.minimum(t["frame_start"][frame] + number, len(t.piece_start) - 1)
@@ -265,20 +267,21 @@ class CompiledEnv:
         total, points_length = end[-1], t["score_length"][points]
         score_shift = t["score_start"][points] - total
         end_shift = t["end_start"][ending] - total - points_length
-        changes = [
-            *zip(start, shift - left_before, strict=True),
-            *zip(item_at, (item_shift - previous_item) * lists.any(0), strict=True),
-            (total, score_shift - left_at[-1]),
-            (total + points_length, end_shift - score_shift),
-        ]
         # Half as wide, twice as many at once.
         short = jnp.int16 if len(t.tokens) < 2**15 else jnp.int32
+        where = [start, item_at, jnp.stack([total, total + points_length])]
+        change = [
+            shift - left_before,
+            (item_shift - previous_item) * lists.any(0),
+            jnp.stack([score_shift - left_at[-1], end_shift - score_shift]),
+        ]
+        where, change = jax.lax.optimization_barrier(
+            (jnp.concatenate(where).astype(short), jnp.concatenate(change).astype(short))
+        )
         position = jnp.arange(self.observation_length, dtype=short)
         source = position
-        for where, change in changes:
-            source = source + jnp.where(
-                position >= where.astype(short), change.astype(short), short(0)
-            )
+        for i in range(len(where)):
+            source = source + jnp.where(position >= where[i], change[i], short(0))
         printed = position < (total + points_length + t["end_length"][ending]).astype(short)
         return t["tokens"][jnp.where(printed, source, short(0)).astype(jnp.int32)]
 
@@ -318,7 +321,7 @@ class _Items(NamedTuple):
 
 
 class _Tables:
-    """The game's arrays: ``t.name`` as NumPy constants, ``t["name"]`` to be indexed on the device."""
+    """The game's arrays: ``t.name`` is NumPy's, ``t["name"]`` can be indexed on the device."""
 
     def __init__(self, arrays: Any) -> None:
         self.__dict__.update(arrays)

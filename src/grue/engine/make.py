@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, overload
 
 from grue.engine.compiled import CompiledEnv
 from grue.errors import CannotCompileError, UsageError
 from grue.games.game import Game
-from grue.games.gamefile import CompiledGame, compiled_path, load_compiled
+from grue.games.gamefile import SUFFIX, CompiledGame, compiled_path, load_compiled
 from grue.games.registry import load
 
 if TYPE_CHECKING:
@@ -17,6 +17,18 @@ if TYPE_CHECKING:
 ENGINES = ("auto", "compiled", "hosted")
 
 
+@overload
+def make(
+    game: str | Path, engine: Literal["compiled"], episode_steps: int | None = None
+) -> CompiledEnv: ...
+@overload
+def make(
+    game: str | Path, engine: Literal["hosted"], episode_steps: int | None = None
+) -> HostedEnv: ...
+@overload
+def make(
+    game: str | Path, engine: str = "auto", episode_steps: int | None = None
+) -> CompiledEnv | HostedEnv: ...
 def make(
     game: str | Path, engine: str = "auto", episode_steps: int | None = None
 ) -> CompiledEnv | HostedEnv:
@@ -24,10 +36,12 @@ def make(
 
     ``env.reset(key) -> state, step`` and ``env.step(state, action) -> state, step``. The compiled
     engine runs under jit and vmap; "auto" falls back on the hosted one, the real story in an
-    emulator, for games that cannot be compiled.
+    emulator, for games that cannot be compiled. ``game`` may also be the path of a compiled file.
     """
     if engine not in ENGINES:
         raise UsageError(f"there is no engine {engine!r}; the engines are {', '.join(ENGINES)}")
+    if str(game).endswith(SUFFIX):
+        return CompiledEnv(load_compiled(Path(game)), episode_steps)
     loaded = load(game)
     if engine != "hosted":
         try:

@@ -15,6 +15,7 @@ from multiprocessing import get_context
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from grue.engine.compiled import CompiledEnv, State
@@ -68,7 +69,7 @@ class Verifier:
         self.game = game
         self.real = HostedEnv(game)
         self.compiled = CompiledEnv(compiled(game))
-        commands = np.arange(len(game.commands))
+        commands = jnp.arange(len(game.commands))
         self._reset = jax.jit(self.compiled.reset)
         self._step = jax.jit(self.compiled.step)
         every = jax.vmap(self.compiled.step, in_axes=(None, 0))
@@ -104,9 +105,11 @@ class Verifier:
             report.rules |= self._rules(facts, played[-1])
             if self._differ(report, played, real, step):
                 return
-            if not real.terminated and chance.random() * SWEEP_SHARE * len(self.game.commands) < 1:
-                if self._sweep_differs(report, played, real_state, state):
-                    return
+            sweeps = chance.random() * SWEEP_SHARE * len(self.game.commands) < 1
+            if not sweeps or real.terminated:
+                continue
+            if self._sweep_differs(report, played, real_state, state):
+                return
 
     def _choices(self, chance: random.Random) -> Iterator[Callable[[np.ndarray], int]]:
         """How each command of an episode is picked, given the admissible ones."""

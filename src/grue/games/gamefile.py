@@ -52,7 +52,7 @@ class CompiledGame:
         header = np.frombuffer(json.dumps(self.header).encode(), np.uint8)
         try:
             with scratch.open("wb") as file:
-                np.savez_compressed(file, header=header, **self.arrays)
+                np.savez_compressed(file, allow_pickle=False, header=header, **self.arrays)
             scratch.replace(path)
         finally:
             scratch.unlink(missing_ok=True)
@@ -70,7 +70,7 @@ def game_hash(game: Game) -> str:
 
 
 def load_compiled(path: Path, game: Game | None = None) -> CompiledGame:
-    """Reads a compiled game; with ``game``, refuses a file made from other files than the game's."""
+    """Reads a compiled game; with ``game``, refuses one that was made from other files."""
     try:
         with np.load(path, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
@@ -84,7 +84,7 @@ def load_compiled(path: Path, game: Game | None = None) -> CompiledGame:
         ) from None
     if version != FORMAT:
         raise BrokenFileError(
-            f"{path} has format {version} and this grue reads format {FORMAT}; compile the game again"
+            f"{path} has format {version}, this grue reads format {FORMAT}; compile the game again"
         )
     if game is not None and header["game_hash"] != game_hash(game):
         raise BrokenFileError(

@@ -22,6 +22,7 @@ from grue.engine.compiler.model import (
 )
 from grue.engine.compiler.pieces import TextTable
 from grue.engine.compiler.text import Texts, Words
+from grue.errors import CannotCompileError
 from grue.games.game import Fact, Game
 from grue.games.gamefile import FORMAT, CompiledGame, game_hash
 from grue.games.logic import ground
@@ -51,8 +52,6 @@ NUMBERS = [
     "eighteen",
     "nineteen",
 ]
-from grue.errors import CannotCompileError
-
 TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
 
 
@@ -74,9 +73,9 @@ def compile_game(game: Game) -> CompiledGame:
         **admissible_masks(model, commands, outcomes.changes),
     }
     arrays["room_frame"] = np.array([table.frame(frame) for frame in rules.rooms], np.int32)
-    arrays["inventory_frame"] = np.int32(table.frame(rules.carried()))
+    arrays["inventory_frame"] = np.array(table.frame(rules.carried()), np.int32)
     opening = Words(f"{game.objective}\n\n"), *rules.rooms[model.start]
-    arrays["opening_frame"] = np.int32(table.frame(opening))
+    arrays["opening_frame"] = np.array(table.frame(opening), np.int32)
     sums = _possible_sums([quest.reward for quest in model.logic.quests if quest.wins])
     points = range(1, max(sums, default=0) + 1)
     table.add_endings([score_text(n) if n in sums else "" for n in points], (WON, LOST))
@@ -262,11 +261,11 @@ def _world_arrays(model: Model) -> dict[str, np.ndarray]:
         "movable_status": status_index(model.movables),
         "ingredient_movable": np.array([model.movables.index(f) for f in foods], np.int32),
         "ingredient_table": _ingredient_table(model, widest),
-        "start_room": np.int32(model.start),
+        "start_room": np.array(model.start, np.int32),
         "start_location": np.array([model.initial_location(x) for x in model.movables], np.int32),
-        "status_count": np.int32(len(statuses)),
+        "status_count": np.array(len(statuses), np.int32),
         "status_start": _status_starts(model),
-        "location_count": np.int32(model.location_count),
+        "location_count": np.array(model.location_count, np.int32),
     }
 
 

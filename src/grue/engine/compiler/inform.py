@@ -65,7 +65,7 @@ class RuleBook:
         return variables, (reply(*values) for values in itertools.product(*domains))
 
     def the(self, entity: str) -> str:
-        """The name in an answer: TextWorld's doors have no article unless the game gives them one."""
+        """The name in an answer; TextWorld leaves its doors without an article."""
         bare = self.model.is_a(entity, "d") and not self.model.doors_have_articles
         return self.model.name(entity) if bare else f"the {self.model.name(entity)}"
 

@@ -25,22 +25,20 @@ def admissible_masks(
     products = [_products(model, commands, changes, c) for c in range(len(model.game.commands))]
     planes = max(1, *(len(found) for found in products))
     words = -(-len(products) // 32)
-    used = sorted({v for c, found in enumerate(products) for v in _variables(model, commands, c)})
+    used = sorted({v for c in range(len(products)) for v in _variables(commands, c)})
     offsets, rows = {}, 0
     for variable in used:
         offsets[variable] = rows
         rows += model.domain(model.variables[variable])
 
     masks = np.full((rows, planes, words), 0xFFFFFFFF, np.uint32)
-    never = np.full((planes, words), 0, np.uint32)
+    possible = np.zeros((planes, words), np.uint32)
     for command, found in enumerate(products):
         word, bit = command // 32, np.uint32(1 << (command % 32))
-        for plane in range(planes):
-            if plane >= len(found):
-                continue
-            never[plane, word] |= bit
-            which = _variables(model, commands, command)
-            for variable, values in zip(which, found[plane], strict=True):
+        for plane, product in enumerate(found):
+            possible[plane, word] |= bit
+            which = _variables(commands, command)
+            for variable, values in zip(which, product, strict=True):
                 for value in range(model.domain(model.variables[variable])):
                     if value not in values:
                         masks[offsets[variable] + value, plane, word] &= ~bit
@@ -48,20 +46,20 @@ def admissible_masks(
         "mask_variables": np.array(used, np.int32),
         "mask_offset": np.array([offsets[v] for v in used], np.int32),
         "masks": masks,
-        "mask_possible": never,
+        "mask_possible": possible,
     }
 
 
-def _variables(model: Model, commands: dict[str, np.ndarray], command: int) -> list[int]:
-    strides = commands["command_strides"][command]
-    return [int(v) for v, s in zip(commands["command_variables"][command], strides) if s]
+def _variables(commands: dict[str, np.ndarray], command: int) -> list[int]:
+    used = commands["command_strides"][command] > 0
+    return commands["command_variables"][command][used].tolist()
 
 
 def _products(
     model: Model, commands: dict[str, np.ndarray], changes: np.ndarray, command: int
 ) -> list[Product]:
     """The values under which a command changes the state, as few products as come easily."""
-    which = _variables(model, commands, command)
+    which = _variables(commands, command)
     sizes = [model.domain(model.variables[v]) for v in which]
     start = commands["command_offset"][command]
     count = int(np.prod(sizes, dtype=int))

@@ -200,10 +200,8 @@ def _check_boundaries(frame: Sequence[Piece]) -> None:
     for piece, following in itertools.pairwise(frame):
         ends = piece.text if isinstance(piece, Words) else "x"
         begins = following.text if isinstance(following, Words) else "x"
-        if re.search(r"[\w'-]$", ends) and re.match(r"[\w'-]", begins):
-            if isinstance(piece, Words) and isinstance(following, Words):
-                if _exclude_each_other(piece.guard, following.guard):
-                    continue
+        runs_on = re.search(r"[\w'-]$", ends) and re.match(r"[\w'-]", begins)
+        if runs_on and not _exclude_each_other(piece.guard, following.guard):
             raise CannotCompileError(f"a word runs on from {ends[-20:]!r} to {begins[:20]!r}")
 
 

@@ -6,6 +6,9 @@ writes ``saladworld-N.z8`` and ``saladworld-N.json`` for every level. Playing ne
 module nor Inform 7: the built files are shipped.
 """
 
+# TextWorld's own annotations are wrong in many places (``*entities: List[WorldEntity]``).
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false
+
 from __future__ import annotations
 
 import json
@@ -68,8 +71,9 @@ def objective(level: Level) -> str:
 def load_knowledge(level: Level, folder: Path) -> KnowledgeBase:
     """The cooking challenge's logic with SaladWorld's text grammar.
 
-    Doors get the article that the story then gives them (see ``inform7_source``). Without a recipe the meal's Inform code does not compile, so only level 7 has it, with the one
-    rule that its recipe needs: TextWorld's own rules ignore how ingredients must be cut.
+    Doors get the article that the story gives them (see ``inform7_source``). Without a recipe the
+    meal's Inform code does not compile, so only level 7 has it, with the one rule that its recipe
+    needs: TextWorld's own rules ignore how ingredients must be cut.
     """
     cooking = files("textworld") / "challenges" / "tw_cooking" / "textworld_data" / "logic"
     logic = folder / "logic"

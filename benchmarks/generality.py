@@ -1,0 +1,326 @@
+"""Generates games with TextWorld's own generators, compiles them and compares both engines.
+
+python benchmarks/generality.py                     # every kind, into results/generality/
+python benchmarks/generality.py --kinds custom tw-cooking --games 5
+python benchmarks/generality.py --docs              # only rewrites the table in the docs
+
+Each game is made from a fixed seed in a temporary folder, compiled (or refused with a reason),
+played at random on the compiled and the real engine side by side, and won by its walkthrough on
+both. Ctrl-C, a game's time limit and the limit of the whole run all leave what there is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from importlib.metadata import version
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import grue
+from grue.errors import CannotCompileError, GrueError
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "results" / "generality"
+PAGE = ROOT / "docs" / "what-compiles.md"
+BEGIN, END = "<!-- generality: begin -->", "<!-- generality: end -->"
+
+Row = dict[str, Any]
+
+
+# The games
+
+
+def _custom(i: int) -> list[str]:
+    parts = [
+        f"--world-size {(1, 2, 3, 5, 8, 12)[i % 6]}",
+        f"--nb-objects {(6, 10, 15, 22, 30)[i % 5]}",
+        f"--quest-length {(1, 2, 3, 5)[i % 4]}",
+        f"--theme {'basic' if i % 7 == 6 else 'house'}",
+        "--nb-parallel-quests 2" if i % 8 == 3 else "",
+        "--include-adj" if i % 3 == 2 else "",
+        "--blend-descriptions" if i % 5 == 4 else "",
+    ]
+    return shlex.split(" ".join(parts))
+
+
+def _simple(i: int) -> list[str]:
+    rewards = ("dense", "balanced", "sparse")[i % 3]
+    goal = ("detailed", "brief", "none")[i // 3 % 3]
+    return ["--rewards", rewards, "--goal", goal, *(["--test"] if i % 2 else [])]
+
+
+def _coin_collector(i: int) -> list[str]:
+    # Levels from 101 and 201 on have two and three rooms for each step of the way, up to 100.
+    levels = (1, 5, 10, 20, 30, 45, 60, 80, 90, 100, 101, 105, 110, 120, 135, 150)
+    levels += (201, 205, 210, 220, 233)
+    return ["--level", str(levels[i % len(levels)])]
+
+
+def _treasure_hunter(i: int) -> list[str]:
+    return ["--level", str(1 + i * 29 // 20 % 30)]
+
+
+def _cooking(i: int) -> list[str]:
+    recipe = 1 + i % 5
+    parts = [
+        f"--recipe {recipe} --take {(recipe, 1, max(1, recipe - 1), recipe)[i % 4]}",
+        f"--go {(1, 6, 9, 12)[i // 2 % 4]} --recipe-seed {i}",
+        "--open" if i % 2 else "",
+        "--cook" if i % 3 != 1 else "",
+        "--cut" if i % 3 != 2 else "",
+        "--drop" if i % 4 == 3 else "",
+    ]
+    return shlex.split(" ".join(parts))
+
+
+KINDS = {
+    "custom": _custom,
+    "tw-simple": _simple,
+    "tw-coin_collector": _coin_collector,
+    "tw-treasure_hunter": _treasure_hunter,
+    "tw-cooking": _cooking,
+}
+
+
+def generate(kind: str, seed: int, folder: Path) -> Path:
+    """Builds one game with tw-make; an earlier build in the folder is taken as it is."""
+    # Jericho plays files named "tw-…" in another way, without the status line.
+    story = folder / f"{kind.removeprefix('tw-')}-{seed}.z8"
+    if not story.exists():
+        maker = Path(sys.executable).parent / "tw-make"
+        settings = KINDS[kind](seed - 1)
+        line = [maker, kind, *settings, "--seed", str(seed), "--output", story, "--silent"]
+        done = subprocess.run(list(map(str, line)), capture_output=True, text=True)
+        if not story.exists():
+            raise GrueError(f"tw-make: {done.stderr.strip().splitlines()[-1]}")
+    return story
+
+
+# One game
+
+
+class _TooLongError(Exception):
+    pass
+
+
+def measure(kind: str, seed: int, folder: Path, steps: int, limit_s: int) -> Row:
+    """Everything there is to say about one game."""
+
+    def stop(*_: object) -> None:
+        raise _TooLongError
+
+    row: Row = {"kind": kind, "seed": seed, "settings": shlex.join(KINDS[kind](seed - 1))}
+    signal.signal(signal.SIGALRM, stop)
+    signal.alarm(limit_s)
+    try:
+        _measure(row, generate(kind, seed, folder), steps)
+    except _TooLongError:
+        row["error"] = f"not done after {limit_s} s"
+    except GrueError as error:
+        row["error"] = str(error)
+    finally:
+        signal.alarm(0)
+    return row
+
+
+def _measure(row: Row, story: Path, steps: int) -> None:
+    from grue.engine.compiler.build import compile_game
+    from grue.engine.verify import Verifier
+    from grue.games.gamefile import compiled_path
+
+    game = grue.load(str(story))
+    start = time.perf_counter()
+    row |= {"rooms": len(game.rooms), "commands": len(game.commands), "compiled": False}
+    try:
+        arrays = compile_game(game)
+    except CannotCompileError as error:
+        row["reason"] = str(error)
+        return
+    finally:
+        row["compile_s"] = round(time.perf_counter() - start, 2)
+    arrays.save(compiled_path(game))
+    row |= {"compiled": True, "bytes": compiled_path(game).stat().st_size}
+
+    verifier = Verifier(game)
+    report = verifier.run(steps, row["seed"])
+    row |= {
+        "steps": report.steps,
+        "mismatches": report.mismatches,
+        "first_difference": str(report.first) if report.first else None,
+    }
+    row["walkthrough"] = _walk(verifier)
+
+
+def _walk(verifier: Any) -> str:
+    """Plays the walkthrough on both engines: "won", or what went wrong."""
+    import numpy as np
+
+    from grue.games.tokens import squeeze
+
+    game = verifier.game
+    real_state, real = verifier.real.reset()
+    state, step = verifier._reset()
+    if not game.walkthrough:
+        return "none"
+    for command in game.walkthrough:
+        if command not in game.commands:
+            return f"{command!r} is not a command of the set"
+        action = game.commands.index(command)
+        real_state, real = verifier.real.step(real_state, action)
+        state, step = verifier._step(state, action)
+        text = verifier.compiled.decode(np.asarray(step.observation))
+        if squeeze(text) != squeeze(real.text or "") or int(step.score) != real.score:
+            return f"differs at {command!r}: {text!r} for {real.text!r}"
+    ended = bool(step.terminated), bool(real.terminated)
+    return {(True, True): "won", (False, False): "not finished"}.get(ended, f"ends: {ended}")
+
+
+# All of them
+
+
+def measure_all(options: argparse.Namespace, folder: Path) -> Iterator[Row]:
+    """Rows as they are done."""
+    tasks = [(kind, seed) for seed in range(1, options.games + 1) for kind in options.kinds]
+    until = time.monotonic() + options.limit
+    # A forked process would share locks that JAX's threads hold; a game's programs are let go.
+    pool = ProcessPoolExecutor(
+        options.jobs, mp_context=get_context("spawn"), max_tasks_per_child=10
+    )
+    try:
+        futures = [
+            pool.submit(measure, kind, seed, folder, options.steps, options.game_limit)
+            for kind, seed in tasks
+        ]
+        for future in as_completed(futures, timeout=max(until - time.monotonic(), 1)):
+            yield future.result()
+    except (KeyboardInterrupt, TimeoutError) as stopped:
+        print(f"stopped: {type(stopped).__name__}", file=sys.stderr)
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def provenance(options: argparse.Namespace) -> dict[str, Any]:
+    from grue.engine.bench import device_name
+
+    git = ["git", "-C", str(ROOT)]
+    commit = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True).stdout
+    changed = subprocess.run(
+        [*git, "status", "--porcelain", "--", "src"], capture_output=True, text=True
+    ).stdout
+    return {
+        "grue": grue.__version__,
+        "commit": commit.strip() + ("+changes" if changed else ""),
+        "textworld": version("textworld"),
+        "device": device_name(),
+        "command": shlex.join(
+            ["python", "benchmarks/generality.py", "--kinds", *options.kinds]
+            + ["--games", str(options.games), "--steps", str(options.steps)]
+        ),
+        "seeds": f"1 to {options.games}",
+    }
+
+
+def summary(kind: str, rows: Sequence[Row]) -> list[str]:
+    """The cells of one line of the table."""
+    compiled = [row for row in rows if row.get("compiled")]
+    refused = Counter(_why(row["reason"]) for row in rows if row.get("reason"))
+    failed = Counter(row["error"] for row in rows if row.get("error"))
+    slowest = max((row.get("compile_s", 0) for row in rows), default=0)
+    return [
+        kind,
+        str(len(rows)),
+        str(len(compiled)),
+        "; ".join(f"{n}: {why}" for why, n in (refused + failed).most_common()) or "none",
+        str(sum(row.get("steps", 0) for row in compiled)),
+        str(sum(row.get("mismatches", 0) for row in compiled)),
+        str(sum(row.get("walkthrough") == "won" for row in compiled)),
+        f"{slowest:.1f} s",
+    ]
+
+
+COLUMNS = (
+    *("kind", "games", "compiled", "refused", "steps compared", "mismatches"),
+    *("won by walkthrough", "slowest compile"),
+)
+
+
+def _why(reason: str) -> str:
+    """A reason without the names of one game."""
+    import re
+
+    return re.sub(r"'[^']*'", "…", reason)
+
+
+def write_docs() -> None:
+    """Puts the table of the stored results between the page's markers."""
+    stored = {path.stem: json.loads(path.read_text()) for path in RESULTS.glob("*.json")}
+    lines = [_line(COLUMNS), _line(["---"] * len(COLUMNS))]
+    lines += [_line(summary(kind, stored[kind]["games"])) for kind in KINDS if kind in stored]
+    runs = {json.dumps({k: v for k, v in run.items() if k != "games"}): run for run in stored.values()}
+    for run in runs.values():
+        lines += [
+            "",
+            f"Made by `{run['command']}` (seeds {run['seeds']}) with grue {run['grue']}, commit "
+            f"`{run['commit'][:12]}`, TextWorld {run['textworld']}, {run['device']}.",
+        ]
+    page = PAGE.read_text(encoding="utf-8")
+    before, rest = page.split(BEGIN)
+    after = rest.split(END)[1]
+    table = "\n".join(lines)
+    PAGE.write_text(f"{before}{BEGIN}\n\n{table}\n\n{END}{after}", encoding="utf-8")
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def store(rows: Mapping[str, list[Row]], head: Mapping[str, Any], out: Path) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    for kind, found in rows.items():
+        path = out / f"{kind}.json"
+        found.sort(key=lambda row: row["seed"])
+        path.write_text(json.dumps({**head, "games": found}, indent=1) + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
+    parser.add_argument("--games", type=int, default=20, help="games of each kind")
+    parser.add_argument("--steps", type=int, default=150, help="steps compared in each game")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--limit", type=float, default=5400, help="seconds for the whole run")
+    parser.add_argument("--game-limit", type=int, default=240, help="seconds for one game")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--keep", type=Path, help="keep the games here, and take those there are")
+    parser.add_argument("--docs", action="store_true", help="only rewrite the table in the docs")
+    options = parser.parse_args()
+    if options.docs:
+        write_docs()
+        return
+    rows: dict[str, list[Row]] = {kind: [] for kind in options.kinds}
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = options.keep or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        for row in measure_all(options, folder):
+            rows[row["kind"]].append(row)
+            said = row.get("reason") or row.get("error") or f"{row.get('mismatches')} mismatches"
+            print(f"{row['kind']} {row['seed']}: {said}", file=sys.stderr, flush=True)
+    store(rows, provenance(options), options.out)
+    print(_line(COLUMNS))
+    for kind, found in rows.items():
+        print(_line(summary(kind, found)))
+
+
+if __name__ == "__main__":
+    main()
