@@ -1,4 +1,4 @@
-# make demo | test | lint | venv | clean. The virtual environment is made when it is missing or
+# make demo | test | lint | games | venv | clean. The virtual environment is made when it is missing or
 # when the dependencies have changed.
 
 PYTHON ?= python3
@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test lint venv clean
+.PHONY: demo test lint games venv clean
 
 demo: $(INSTALLED)
 	$(BIN)/python -m grue.demo
@@ -20,6 +20,11 @@ lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python -m pyright --pythonpath $(BIN)/python
+
+# Builds the shipped levels anew, story files and compiled files.
+games: $(INSTALLED)
+	$(BIN)/python -m grue.games.saladworld.builder
+	$(BIN)/python -m grue.engine.compiler
 
 venv: $(INSTALLED)
 

@@ -121,6 +121,13 @@ class Game:
 
         return ground(self).commands
 
+    @cached_property
+    def vocabulary(self) -> tuple[str, ...]:
+        """Every word that the game can print or take; known once the game is compiled."""
+        from grue.games.gamefile import compiled_path, load_compiled
+
+        return load_compiled(compiled_path(self), self).vocabulary.words
+
     @property
     def walkthrough(self) -> tuple[str, ...]:
         """Commands that finish the game, or none when its file states no solution."""

@@ -1,0 +1,112 @@
+"""Measures every engine on every level and draws how the cost grows.
+
+    python benchmarks/env.py --out results/bench/env-cpu.json
+    python benchmarks/env.py --plot docs/images/env-scaling.png results/bench/env-*.json
+
+The first form measures on this machine and writes the rows with what they were measured on. The
+second draws the compiled engine's cost per step against the size of the level.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import grue
+from grue.engine.bench import BATCHES, bench_env, device_name
+from grue.games.registry import game_names, load
+
+GPU_BATCHES = (*BATCHES, 65536, 262144)
+
+
+def commit() -> str:
+    found = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True)
+    return found.stdout.strip() or "unknown"
+
+
+def level_size(name: str) -> int:
+    """Commands plus facts: each room, place, door and state that a thing can be in is a fact."""
+    game = load(name)
+    from grue.games.gamefile import compiled_path, load_compiled
+
+    arrays = load_compiled(compiled_path(game), game).arrays
+    return len(game.commands) + len(arrays["event_masks"])
+
+
+def measure(out: Path, seconds: float, at_commit: str | None) -> None:
+    import jax
+
+    device = device_name()
+    batches = BATCHES if device.startswith("CPU") else GPU_BATCHES
+    rows = []
+    for row in bench_env(batches=batches, seconds=seconds):
+        print(f"{row.engine:32} {row.game:14} {row.batch:>7} {row.steps_per_s:>14,.0f}", flush=True)
+        rows.append(row._asdict())
+    record = {
+        "command": " ".join(["python", *sys.argv]),
+        "commit": at_commit or commit(),
+        "seed": 0,
+        "device": device,
+        "processor": platform.processor() or platform.machine(),
+        "versions": {"grue": grue.__version__, "jax": jax.__version__},
+        "sizes": {name: level_size(name) for name in game_names()},
+        "rows": rows,
+    }
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(record, indent=1) + "\n")
+
+
+def plot(picture: Path, records: list[dict[str, Any]]) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, len(records), figsize=(5.2 * len(records), 3.8), squeeze=False)
+    for axis, record in zip(axes[0], records, strict=True):
+        batch = max(row["batch"] for row in record["rows"])
+        cost = {
+            row["game"]: 1e9 / row["steps_per_s"]
+            for row in record["rows"]
+            if row["engine"] == "grue compiled" and row["batch"] == batch
+        }
+        names = sorted(cost)
+        sizes = [record["sizes"][name] for name in names]
+        costs = [cost[name] for name in names]
+        axis.plot(sizes, costs, "o-", label=f"batch {batch:,}")
+        linear = [costs[0] * size / sizes[0] for size in sizes]
+        axis.plot(sizes, linear, "--", color="grey", label="linear in the size")
+        for name, size, value in zip(names, sizes, costs, strict=True):
+            axis.annotate(name[-1], (size, value), textcoords="offset points", xytext=(4, -10))
+        axis.set_xlabel("commands + facts of the level")
+        axis.set_ylabel("nanoseconds per step")
+        axis.set_title(record["device"])
+        axis.set_ylim(bottom=0)
+        axis.legend(frameon=False)
+        axis.spines[["top", "right"]].set_visible(False)
+    figure.tight_layout()
+    picture.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(picture, dpi=120)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("records", nargs="*", type=Path)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--plot", type=Path)
+    parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--commit", help="where there is no git to ask")
+    given = parser.parse_args()
+    if given.out:
+        measure(given.out, given.seconds, given.commit)
+    if given.plot:
+        plot(given.plot, [json.loads(path.read_text()) for path in given.records])
+
+
+if __name__ == "__main__":
+    main()
