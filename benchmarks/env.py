@@ -2,9 +2,11 @@
 
     python benchmarks/env.py --out results/bench/env-cpu.json
     python benchmarks/env.py --plot docs/images/env-scaling.png results/bench/env-*.json
+    python benchmarks/env.py --docs results/bench/env-*.json
 
 The first form measures on this machine and writes the rows with what they were measured on. The
-second draws the compiled engine's cost per step against the size of the level.
+second draws the compiled engine's cost per step against the size of the level, and the third
+writes the tables of the README and of docs/engine.md, all from the records alone.
 """
 
 from __future__ import annotations
@@ -94,18 +96,76 @@ def plot(picture: Path, records: list[dict[str, Any]]) -> None:
     figure.savefig(picture, dpi=120)
 
 
+def tables(records: list[dict[str, Any]]) -> None:
+    """Rewrites the tables between the markers of the README and the engine's page."""
+    folder = Path(__file__).resolve().parent.parent
+    _replace(folder / "README.md", "bench", _short_table(records))
+    _replace(folder / "docs" / "engine.md", "speed", _long_table(records))
+
+
+def _short_table(records: list[dict[str, Any]]) -> str:
+    lines = ["| level 7, steps a second | |", "|---|---|"]
+    for record in records:
+        best: dict[str, float] = {}
+        for row in record["rows"]:
+            if row["game"] == "saladworld-7":
+                best[row["engine"]] = max(row["steps_per_s"], best.get(row["engine"], 0))
+        for engine, rate in sorted(best.items(), key=lambda item: item[1]):
+            lines.append(f"| {engine} ({record['device']}) | {rate:,.0f} |")
+    return "\n".join([*lines, "", *_sources(records)])
+
+
+def _long_table(records: list[dict[str, Any]]) -> str:
+    levels = game_names()
+    lines = ["| engine | batch | " + " | ".join(f"level {n[-1]}" for n in levels) + " |"]
+    lines.append("|---|---|" + "---|" * len(levels))
+    others = []
+    for record in records:
+        rates: dict[tuple[str, int], dict[str, float]] = {}
+        for row in record["rows"]:
+            rates.setdefault((row["engine"], row["batch"]), {})[row["game"]] = row["steps_per_s"]
+        for (engine, batch), by_game in rates.items():
+            if levels[0] not in by_game:
+                others += [f"{engine} on its `{g}`: {rate:,.0f}" for g, rate in by_game.items()]
+                continue
+            cells = " | ".join(f"{by_game[name]:,.0f}" for name in levels)
+            lines.append(f"| {engine}, {record['device']} | {batch:,} | {cells} |")
+    if others:
+        lines += ["", "; ".join(others) + "."]
+    return "\n".join([*lines, "", *_sources(records)])
+
+
+def _sources(records: list[dict[str, Any]]) -> list[str]:
+    return [
+        f"{r['device']}: `{r['command']}`, commit {r['commit'][:10]}, seed {r['seed']}, "
+        f"JAX {r['versions']['jax']}.  "
+        for r in records
+    ]
+
+
+def _replace(page: Path, name: str, text: str) -> None:
+    begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
+    before, _, rest = page.read_text().partition(begin)
+    _, _, after = rest.partition(end)
+    page.write_text(f"{before}{begin}\n{text}\n{end}{after}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("records", nargs="*", type=Path)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--plot", type=Path)
+    parser.add_argument("--docs", action="store_true")
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--commit", help="where there is no git to ask")
     given = parser.parse_args()
+    records = [json.loads(path.read_text()) for path in given.records]
     if given.out:
         measure(given.out, given.seconds, given.commit)
     if given.plot:
-        plot(given.plot, [json.loads(path.read_text()) for path in given.records])
+        plot(given.plot, records)
+    if given.docs:
+        tables(records)
 
 
 if __name__ == "__main__":

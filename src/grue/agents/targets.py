@@ -1,0 +1,75 @@
+"""TARGETS and the losses of Algorithm 1, each as a tiny function of one transition.
+
+Names follow the paper: Q(h_t, a_t) is ``q_t``, the values after the step ``q_next``, the estimate
+ξ̂(h_t, a_t) ``admissibility``. All work on any leading shape.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from grue.agents.gating import ACQLH, CQLH
+
+
+def q_target(
+    reward: Float[Array, "*batch"],
+    terminated: Bool[Array, "*batch"],
+    next_value: Float[Array, "*batch"],
+    discount: float | Float[Array, ""],
+) -> Float[Array, "*batch"]:
+    """y = r if the game ended, else r + γ · next_value. A time limit does not end the game."""
+    return reward + discount * jnp.where(terminated, 0.0, next_value)
+
+
+def next_value(
+    gate: int | Int[Array, ""],
+    q_next: Float[Array, "*batch commands"],
+    q_next_same: Float[Array, "*batch"],
+    admissibility: Float[Array, "*batch"],
+) -> Float[Array, "*batch"]:
+    """The value after a step, by gate.
+
+    Ordinarily max_a Q(h', a). CQLH weighs it with the belief that the state changed at all,
+    ξ̂ · max_a Q(h', a) + (1 - ξ̂) · ``q_next_same``; ACQLH drops the second term.
+
+    ``q_next_same`` is Q(h_{t+1}, a_t) in the appendix and in Algorithm 1, and Q(h_t, a_t) in
+    equation (4) of the text.
+    """
+    best = q_next.max(-1)
+    consistent = admissibility * best + (1 - admissibility) * q_next_same
+    alternate = admissibility * best
+    return jnp.where(gate == CQLH, consistent, jnp.where(gate == ACQLH, alternate, best))
+
+
+def squared_error(
+    target: Float[Array, "*batch"], q_t: Float[Array, "*batch"]
+) -> Float[Array, "*batch"]:
+    """(y - Q)², the target held fixed."""
+    return jnp.square(jax.lax.stop_gradient(target) - q_t)
+
+
+def huber_error(
+    target: Float[Array, "*batch"], q_t: Float[Array, "*batch"], delta: float = 1.0
+) -> Float[Array, "*batch"]:
+    """As the squared error within ``delta``, straight beyond; same scale: (y - Q)² near 0."""
+    size = jnp.abs(jax.lax.stop_gradient(target) - q_t)
+    return jnp.where(size <= delta, size**2, 2 * delta * size - delta**2)
+
+
+def bandit_cross_entropy(
+    logit: Float[Array, "*batch"], admissible: Bool[Array, "*batch"]
+) -> Float[Array, "*batch"]:
+    """BCE(e_t, ξ̂(h_t, a_t)) of the command that was taken: no other one's answer is known."""
+    return jnp.logaddexp(0.0, jnp.where(admissible, -logit, logit))
+
+
+def after_minimum_history(
+    length: int, minimum_history: int, valid: Bool[Array, "*batch length"]
+) -> Bool[Array, "*batch length"]:
+    """Which states of a sequence are updated: not the first n, nor what lies past its end.
+
+    The appendix: errors from o_1 … o_n are not propagated, for want of history.
+    """
+    return valid & (jnp.arange(length) >= minimum_history)

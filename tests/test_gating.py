@@ -1,0 +1,109 @@
+"""Candidate sets, the ε-greedy choice and ε itself, against sets worked out by hand."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array
+
+from grue.agents import gating
+from grue.errors import UsageError
+
+ADMISSIBILITY = jnp.array([0.0, 0.0005, 0.001, 0.5, 1.0])
+ORACLE = jnp.array([False, True, False, True, False])
+KEYS = jax.random.split(jax.random.key(0), 4000)
+
+
+def sets(gate: str, admissibility: Array = ADMISSIBILITY, oracle: Array = ORACLE, **more: float):
+    settings = gating.GateSettings(gating.gate_number(gate), **more)
+    draw = jax.jit(jax.vmap(lambda key: gating.candidate_set(key, settings, admissibility, oracle)))
+    return np.asarray(draw(KEYS))
+
+
+@pytest.mark.parametrize(
+    ("gate", "expected"),
+    [
+        ("none", [1, 1, 1, 1, 1]),
+        ("cqlh", [1, 1, 1, 1, 1]),
+        ("acqlh", [1, 1, 1, 1, 1]),
+        ("oracle", [0, 1, 0, 1, 0]),
+        # At least c, so c itself is in.
+        ("masking", [0, 0, 1, 1, 1]),
+    ],
+)
+def test_sets_without_chance(gate: str, expected: list[int]) -> None:
+    assert (sets(gate) == np.array(expected, bool)).all()
+
+
+def test_masking_with_another_threshold() -> None:
+    assert (sets("masking", threshold=0.5) == np.array([0, 0, 0, 1, 1], bool)).all()
+
+
+def test_dropout_adds_each_command_with_its_probability() -> None:
+    found = sets("dropout", jnp.array([0.0, 0.25, 0.5, 0.9, 1.0]))
+    # Sure commands are sure, and the last one keeps the set from being empty.
+    assert not found[:, 0].any()
+    assert found[:, 4].all()
+    # Four standard errors of 4,000 draws.
+    assert np.abs(found[:, 1:4].mean(0) - [0.25, 0.5, 0.9]).max() < 4 * 0.5 / 4000**0.5
+
+
+@pytest.mark.parametrize("gate", ["dropout", "masking"])
+def test_an_empty_set_becomes_all_commands(gate: str) -> None:
+    assert sets(gate, jnp.zeros(5)).all()
+
+
+def test_an_empty_oracle_becomes_all_commands() -> None:
+    assert sets("oracle", oracle=jnp.zeros(5, bool)).all()
+
+
+@pytest.mark.parametrize("gate", ["dropout", "masking"])
+def test_softness_allows_everything_now_and_then(gate: str) -> None:
+    sure = jnp.array([1.0, 0.0, 0.0, 0.0, 0.0])
+    found = sets(gate, sure, softness=0.2)
+    whole = found.all(1)
+    assert set(found.sum(1)) == {1, 5}
+    assert abs(whole.mean() - 0.2) < 4 * 0.4 / 4000**0.5
+    assert not sets(gate, sure, softness=0.0).all(1).any()
+    assert sets(gate, sure, softness=1.0).all()
+
+
+def test_softness_leaves_the_oracle_alone() -> None:
+    assert (sets("oracle", softness=1.0) == np.asarray(ORACLE)).all()
+
+
+def test_the_greedy_choice_is_the_best_candidate() -> None:
+    values = jnp.array([5.0, 9.0, -1.0, 7.0])
+    candidates = jnp.array([True, False, True, True])
+    chosen = {int(gating.choose(key, values, candidates, 0.0)) for key in KEYS[:50]}
+    assert chosen == {3}
+
+
+def test_exploring_is_uniform_over_the_candidates() -> None:
+    values = jnp.array([5.0, 9.0, -1.0, 7.0])
+    candidates = jnp.array([True, False, True, True])
+    draw = jax.jit(jax.vmap(lambda key: gating.choose(key, values, candidates, 1.0)))
+    shares = np.bincount(np.asarray(draw(KEYS)), minlength=4) / len(KEYS)
+    assert shares[1] == 0
+    assert np.abs(shares[[0, 2, 3]] - 1 / 3).max() < 4 * 0.48 / 4000**0.5
+
+
+def test_epsilon_mixes_both() -> None:
+    values = jnp.array([0.0, 1.0])
+    draw = jax.jit(jax.vmap(lambda key: gating.choose(key, values, jnp.ones(2, bool), 0.3)))
+    # The other command is reached by half of the exploring.
+    assert abs((np.asarray(draw(KEYS)) == 0).mean() - 0.15) < 4 * 0.36 / 4000**0.5
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"), [(0, 1.0), (250_000, 0.775), (1_000_000, 0.1), (1_300_000, 0.1)]
+)
+def test_epsilon_falls_in_a_straight_line(step: int, expected: float) -> None:
+    assert float(gating.annealed_epsilon(step)) == pytest.approx(expected, abs=1e-6)
+
+
+def test_an_unknown_gate_names_the_known_ones() -> None:
+    with pytest.raises(UsageError, match="'mask'; the gates are none, oracle, dropout, masking"):
+        gating.gate_number("mask")

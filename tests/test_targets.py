@@ -1,0 +1,99 @@
+"""Targets and losses against numbers worked out by hand, jitted and not."""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from grue.agents import targets
+from grue.agents.gating import ACQLH, CQLH, GATES, MASKING, NONE
+
+Q_NEXT = jnp.array([[1.0, 4.0, 2.0], [3.0, -1.0, 0.5]])
+ADMISSIBILITY = jnp.array([0.25, 1.0])
+SAME = jnp.array([2.0, -1.0])
+
+
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize(
+    ("gate", "expected"),
+    [
+        (NONE, [4.0, 3.0]),
+        (MASKING, [4.0, 3.0]),
+        # 0.25 · 4 + 0.75 · 2 = 2.5, and with certainty the maximum itself.
+        (CQLH, [2.5, 3.0]),
+        (ACQLH, [1.0, 3.0]),
+    ],
+)
+def test_next_value_by_gate(jit: bool, gate: int, expected: list[float]) -> None:
+    function = jax.jit(targets.next_value) if jit else targets.next_value
+    found = function(jnp.int32(gate), Q_NEXT, SAME, ADMISSIBILITY)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_a_command_known_to_do_nothing_keeps_only_its_own_value() -> None:
+    found = targets.next_value(CQLH, Q_NEXT, SAME, jnp.zeros(2))
+    np.testing.assert_allclose(found, SAME)
+    np.testing.assert_allclose(targets.next_value(ACQLH, Q_NEXT, SAME, jnp.zeros(2)), [0.0, 0.0])
+
+
+def test_gates_that_act_on_the_choice_leave_the_target_alone() -> None:
+    acting = [targets.next_value(i, Q_NEXT, SAME, ADMISSIBILITY) for i in range(len(GATES))]
+    same = [np.array_equal(found, acting[0]) for found in acting]
+    assert same == [True, True, True, True, False, False]
+
+
+def test_q_target_stops_at_the_end_of_the_game() -> None:
+    found = targets.q_target(
+        jnp.array([5.0, 5.0, 0.0]),
+        jnp.array([False, True, False]),
+        jnp.array([10.0, 10.0, -2.0]),
+        0.9,
+    )
+    np.testing.assert_allclose(found, [14.0, 5.0, -1.8], rtol=1e-6)
+
+
+def test_the_appendix_delta_of_cqlh() -> None:
+    # δ'' = r + γ [max Q(h') ξ̂ + Q(h', a) (1 - ξ̂)] - Q(h, a) = 5 + 0.9 (4·0.25 + 2·0.75) - 3
+    value = targets.next_value(CQLH, Q_NEXT[:1], SAME[:1], ADMISSIBILITY[:1])
+    target = targets.q_target(jnp.array([5.0]), jnp.array([False]), value, 0.9)
+    assert float(target[0]) - 3.0 == pytest.approx(4.25)
+
+
+def test_the_alternate_delta_drops_the_unchanged_case() -> None:
+    # δ'' = 5 + 0.9 · 4 · 0.25 - 3
+    value = targets.next_value(ACQLH, Q_NEXT[:1], SAME[:1], ADMISSIBILITY[:1])
+    target = targets.q_target(jnp.array([5.0]), jnp.array([False]), value, 0.9)
+    assert float(target[0]) - 3.0 == pytest.approx(2.9)
+
+
+def test_errors_and_their_gradients() -> None:
+    target, q = jnp.array([3.0, 1.0]), jnp.array([1.0, 1.5])
+    np.testing.assert_allclose(targets.squared_error(target, q), [4.0, 0.25])
+    np.testing.assert_allclose(targets.huber_error(target, q), [3.0, 0.25])
+    slope = jax.grad(lambda y, x: targets.squared_error(y, x).sum(), argnums=(0, 1))(target, q)
+    # Nothing flows into the target; the slope in Q is -2 (y - Q).
+    np.testing.assert_allclose(slope[0], [0.0, 0.0])
+    np.testing.assert_allclose(slope[1], [-4.0, 1.0])
+    straight = jax.grad(lambda x: targets.huber_error(target, x).sum())(q)
+    np.testing.assert_allclose(straight, [-2.0, 1.0])
+
+
+def test_cross_entropy_of_the_command_taken() -> None:
+    logits = jnp.array([0.0, math.log(3.0), math.log(3.0), 100.0, -100.0])
+    admissible = jnp.array([True, True, False, True, True])
+    # σ(log 3) = 3/4.
+    expected = [math.log(2), math.log(4 / 3), math.log(4), 0.0, 100.0]
+    np.testing.assert_allclose(
+        targets.bandit_cross_entropy(logits, admissible), expected, rtol=1e-5, atol=1e-6
+    )
+
+
+def test_the_first_states_of_a_sequence_are_not_updated() -> None:
+    valid = jnp.array([[True] * 15, [True] * 8 + [False] * 7])
+    found = targets.after_minimum_history(15, 6, valid)
+    assert found[0].tolist() == [False] * 6 + [True] * 9
+    assert found[1].tolist() == [False] * 6 + [True] * 2 + [False] * 7
