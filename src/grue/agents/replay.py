@@ -1,0 +1,193 @@
+"""Balanced episodic memory: whole episodes, sampled as sequences that never cross an episode.
+
+A fraction of the sequences comes from episodes with a positive reward, a fraction from episodes
+with a negative one, the rest from all. Rows are a ring: the oldest episodes give way. An episode
+of n steps takes n + 1 rows, the last one for what was seen after its last step.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+
+class Row(NamedTuple):
+    """What is kept of a step: o_t and u_t, then a_t with r_{t+1}, e_{t+1} and the end."""
+
+    observation: Int[Array, "*rows length"]
+    score: Int[Array, "*rows"]
+    action: Int[Array, "*rows"]
+    reward: Float[Array, "*rows"]
+    admissible: Bool[Array, "*rows"]
+    terminated: Bool[Array, "*rows"]
+
+
+class Ring(NamedTuple):
+    """First rows of episodes, oldest first, around a ring."""
+
+    first: Int[Array, " episodes"]
+    length: Int[Array, " episodes"]
+    """Steps of the episode, one less than its rows."""
+    oldest: Int[Array, ""]
+    count: Int[Array, ""]
+    """How many were ever added."""
+
+
+class EpisodicReplay(NamedTuple):
+    rows: Row
+    written: Int[Array, ""]
+    """How many rows were ever written; a row's number never changes, its place is the remainder."""
+    began: Int[Array, ""]
+    """The row in which the episode under way began."""
+    rewards: Bool[Array, "2"]
+    """Whether it has had a positive and a negative reward."""
+    whole: Ring
+    positive: Ring
+    negative: Ring
+
+
+class Sequences(NamedTuple):
+    """Steps of some episodes in order, and one more row for what came after the last."""
+
+    rows: Row
+    previous: Int[Array, "batch rows"]
+    """a_{t-1}; -1 before the first step of an episode."""
+    valid: Bool[Array, "batch steps"]
+    """Which steps are there: short episodes leave the end empty."""
+
+
+def init(capacity: int, observation_length: int, shortest_episode: int = 4) -> EpisodicReplay:
+    """An empty memory for so many rows."""
+    episodes = max(1, capacity // shortest_episode)
+
+    def ring() -> Ring:
+        places = jnp.zeros(episodes, jnp.int32)
+        return Ring(places, places, jnp.int32(0), jnp.int32(0))
+
+    rows = Row(
+        observation=jnp.zeros((capacity, observation_length), jnp.int16),
+        score=jnp.zeros(capacity, jnp.int32),
+        action=jnp.zeros(capacity, jnp.int16),
+        reward=jnp.zeros(capacity, jnp.float32),
+        admissible=jnp.zeros(capacity, bool),
+        terminated=jnp.zeros(capacity, bool),
+    )
+    zero = jnp.int32(0)
+    return EpisodicReplay(rows, zero, zero, jnp.zeros(2, bool), ring(), ring(), ring())
+
+
+def add(replay: EpisodicReplay, row: Row, reward: Float[Array, ""]) -> EpisodicReplay:
+    """Adds a step to the episode under way; ``reward`` is that of the step."""
+    rewards = replay.rewards | jnp.stack([reward > 0, reward < 0])
+    return _forget(_write(replay, row)._replace(rewards=rewards))
+
+
+def end_episode(replay: EpisodicReplay, last: Row) -> EpisodicReplay:
+    """Stores the episode: its last row holds what was seen after the last step."""
+    length = replay.written - replay.began
+    replay = _write(replay, last)
+    positive, negative = replay.rewards
+    always = jnp.bool_(True)
+    replay = replay._replace(
+        whole=_append(replay.whole, replay.began, length, always),
+        positive=_append(replay.positive, replay.began, length, positive),
+        negative=_append(replay.negative, replay.began, length, negative),
+        began=replay.written,
+        rewards=jnp.zeros(2, bool),
+    )
+    return _forget(replay)
+
+
+def can_sample(replay: EpisodicReplay) -> Bool[Array, ""]:
+    return replay.whole.count > replay.whole.oldest
+
+
+def sample(
+    key: PRNGKeyArray,
+    replay: EpisodicReplay,
+    batch: int,
+    length: int,
+    positive_fraction: float | Float[Array, ""] = 0.25,
+    negative_fraction: float | Float[Array, ""] = 0.25,
+) -> Sequences:
+    """Sequences of steps, each from an episode that is drawn by its rewards.
+
+    The first τ_p of the batch come from episodes with a positive reward, the next τ_n from those
+    with a negative one, the rest from all; where there is no such episode, from all.
+    """
+    by_episode, by_start = jax.random.split(key)
+    number = jnp.arange(batch)
+    wants_positive = number < positive_fraction * batch
+    wants_negative = ~wants_positive & (number < (positive_fraction + negative_fraction) * batch)
+
+    draws = jax.random.uniform(by_episode, (batch,))
+    first, steps = _draw(replay.whole, draws)
+    for ring, wanted in ((replay.positive, wants_positive), (replay.negative, wants_negative)):
+        use = wanted & (ring.count > ring.oldest)
+        own_first, own_steps = _draw(ring, draws)
+        first, steps = jnp.where(use, own_first, first), jnp.where(use, own_steps, steps)
+
+    starts = jnp.maximum(steps - length + 1, 1)
+    offset = (jax.random.uniform(by_start, (batch,)) * starts).astype(jnp.int32)
+    at = offset[:, None] + jnp.arange(length + 1)
+    # Past the end the last row is read again: it is marked as not there.
+    numbers = first[:, None] + jnp.minimum(at, steps[:, None])
+    capacity = len(replay.rows.score)
+    rows = jax.tree.map(lambda field: field[numbers % capacity], replay.rows)
+    before = replay.rows.action[(numbers - 1) % capacity]
+    previous = jnp.where(numbers == first[:, None], -1, before)
+    return Sequences(rows, previous.astype(jnp.int32), at[:, :-1] < steps[:, None])
+
+
+def _write(replay: EpisodicReplay, row: Row) -> EpisodicReplay:
+    place = replay.written % len(replay.rows.score)
+    rows = jax.tree.map(
+        lambda field, value: field.at[place].set(jnp.asarray(value, field.dtype)), replay.rows, row
+    )
+    return replay._replace(rows=rows, written=replay.written + 1)
+
+
+def _append(
+    ring: Ring, first: Int[Array, ""], length: Int[Array, ""], wanted: Bool[Array, ""]
+) -> Ring:
+    size = len(ring.first)
+    place = ring.count % size
+    return ring._replace(
+        first=ring.first.at[place].set(jnp.where(wanted, first, ring.first[place])),
+        length=ring.length.at[place].set(jnp.where(wanted, length, ring.length[place])),
+        count=ring.count + wanted,
+        oldest=jnp.maximum(ring.oldest, ring.count + wanted - size),
+    )
+
+
+def _forget(replay: EpisodicReplay) -> EpisodicReplay:
+    """Drops episodes whose first row has been written over."""
+    gone_before = replay.written - len(replay.rows.score)
+
+    def forget(ring: Ring) -> Ring:
+        size = len(ring.first)
+
+        def stale(oldest: Int[Array, ""]) -> Bool[Array, ""]:
+            return (oldest < ring.count) & (ring.first[oldest % size] < gone_before)
+
+        oldest = jax.lax.while_loop(stale, lambda oldest: oldest + 1, ring.oldest)
+        return ring._replace(oldest=oldest)
+
+    return replay._replace(
+        whole=forget(replay.whole),
+        positive=forget(replay.positive),
+        negative=forget(replay.negative),
+    )
+
+
+def _draw(
+    ring: Ring, draws: Float[Array, " batch"]
+) -> tuple[Int[Array, " batch"], Int[Array, " batch"]]:
+    """First rows and lengths of episodes, each equally likely."""
+    known = ring.count - ring.oldest
+    which = jnp.minimum((draws * known).astype(jnp.int32), jnp.maximum(known - 1, 0))
+    place = (ring.oldest + which) % len(ring.first)
+    return ring.first[place], ring.length[place]

@@ -1,0 +1,156 @@
+"""The memory: fractions, sequences within episodes, and the ring, against plain Python."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from grue.agents import replay as memory
+from grue.agents.replay import EpisodicReplay, Row, Sequences
+
+LENGTH = 4
+add, end_episode = jax.jit(memory.add), jax.jit(memory.end_episode)
+sample = jax.jit(memory.sample, static_argnames=("batch", "length"))
+
+
+def row(episode: int, step: int, reward: float = 0.0, terminated: bool = False) -> Row:
+    """A row that tells which it is: the score is the episode, the action the step."""
+    observation = jnp.full(LENGTH, 100 * episode + step, jnp.int16)
+    return Row(
+        observation,
+        jnp.int32(episode),
+        jnp.int16(step),
+        jnp.float32(reward),
+        jnp.bool_(step % 2 == 0),
+        jnp.bool_(terminated),
+    )
+
+
+def store(kept: EpisodicReplay, episode: int, rewards: list[float]) -> EpisodicReplay:
+    for step, reward in enumerate(rewards):
+        last = step == len(rewards) - 1
+        kept = add(kept, row(episode, step, reward, last), jnp.float32(reward))
+    return end_episode(kept, row(episode, len(rewards)))
+
+
+def draw(kept: EpisodicReplay, seed: int = 0, batch: int = 64, length: int = 5, **fractions: float):
+    return sample(jax.random.key(seed), kept, batch=batch, length=length, **fractions)
+
+
+def check_sequences(found: Sequences, lengths: dict[int, int]) -> None:
+    """Every sequence is a run of one episode's steps, with what came before and after."""
+    rows = jax.tree.map(np.asarray, found.rows)
+    previous, valid = np.asarray(found.previous), np.asarray(found.valid)
+    for b in range(len(valid)):
+        episode, first = int(rows.score[b, 0]), int(rows.action[b, 0])
+        steps = int(valid[b].sum())
+        assert valid[b, :steps].all()
+        assert steps == min(valid.shape[1], lengths[episode] - first)
+        for i in range(steps + 1):
+            assert rows.score[b, i] == episode
+            assert rows.action[b, i] == first + i
+            assert rows.observation[b, i].tolist() == [100 * episode + first + i] * LENGTH
+            assert previous[b, i] == first + i - 1
+        ends = first + steps == lengths[episode]
+        assert rows.terminated[b, steps - 1] == ends
+
+
+def test_nothing_to_sample_until_an_episode_is_stored() -> None:
+    kept = memory.init(40, LENGTH)
+    assert not memory.can_sample(kept)
+    kept = add(kept, row(0, 0), jnp.float32(0))
+    assert not memory.can_sample(kept)
+    assert memory.can_sample(end_episode(kept, row(0, 1)))
+
+
+def test_sequences_stay_in_their_episode() -> None:
+    kept = memory.init(100, LENGTH)
+    lengths = {1: 12, 2: 3, 3: 7}
+    for episode, length in lengths.items():
+        kept = store(kept, episode, [0.0] * length)
+    found = draw(kept, batch=200)
+    check_sequences(found, lengths)
+    assert set(np.asarray(found.rows.score[:, 0]).tolist()) == {1, 2, 3}
+    # A long episode is entered at every step that leaves room for a whole sequence.
+    starts = np.asarray(found.rows.action[:, 0])[np.asarray(found.rows.score[:, 0]) == 1]
+    assert set(starts.tolist()) == set(range(8))
+
+
+def test_fractions() -> None:
+    kept = memory.init(1000, LENGTH)
+    rewards = {1: [0.0, 5.0], 2: [0.0, -1.0], 3: [0.0, 0.0], 4: [0.0, 0.0], 5: [3.0, -3.0]}
+    for episode, given_rewards in rewards.items():
+        kept = store(kept, episode, given_rewards)
+    found = np.asarray(draw(kept, batch=64).rows.score[:, 0])
+    assert set(found[:16].tolist()) == {1, 5}
+    assert set(found[16:32].tolist()) == {2, 5}
+    assert set(found[32:].tolist()) == {1, 2, 3, 4, 5}
+
+
+def test_without_priority_all_episodes_are_equal() -> None:
+    kept = memory.init(1000, LENGTH)
+    for episode in range(1, 9):
+        kept = store(kept, episode, [10.0 if episode == 1 else 0.0] * 3)
+    nothing = {"positive_fraction": 0.0, "negative_fraction": 0.0}
+    found = np.asarray(draw(kept, batch=4000, **nothing).rows.score[:, 0])
+    shares = np.bincount(found, minlength=9)[1:] / 4000
+    assert np.abs(shares - 1 / 8).max() < 4 * (1 / 8 * 7 / 8 / 4000) ** 0.5
+
+
+def test_no_rewarded_episode_falls_back_on_all() -> None:
+    kept = store(memory.init(100, LENGTH), 1, [0.0, 0.0])
+    assert set(np.asarray(draw(kept).rows.score[:, 0]).tolist()) == {1}
+
+
+def test_old_episodes_give_way() -> None:
+    kept = memory.init(12, LENGTH)
+    for episode in range(1, 5):
+        kept = store(kept, episode, [1.0] * 3)  # Four rows each: three fit.
+    assert set(np.asarray(draw(kept).rows.score[:, 0]).tolist()) == {2, 3, 4}
+    # The episode under way takes the place of the oldest, row by row.
+    kept = add(kept, row(5, 0), jnp.float32(0))
+    assert set(np.asarray(draw(kept).rows.score[:, 0]).tolist()) == {3, 4}
+
+
+def test_the_reward_flags_are_of_one_episode() -> None:
+    kept = store(memory.init(100, LENGTH), 1, [5.0, 0.0])
+    kept = store(kept, 2, [0.0, 0.0])
+    assert int(kept.positive.count) == 1
+    assert not np.asarray(kept.rewards).any()
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(st.lists(st.sampled_from([0.0, 5.0, -5.0]), min_size=1, max_size=9), min_size=1),
+    st.integers(0, 2**16),
+)
+def test_as_a_list_of_episodes_would(episodes: list[list[float]], seed: int) -> None:
+    capacity = 24
+    kept = memory.init(capacity, LENGTH)
+    for number, rewards in enumerate(episodes, 1):
+        kept = store(kept, number, rewards)
+    # Newest first, as many as fit whole.
+    fitting, used = {}, 0
+    for number in range(len(episodes), 0, -1):
+        used += len(episodes[number - 1]) + 1
+        if used > capacity:
+            break
+        fitting[number] = len(episodes[number - 1])
+    found = draw(kept, seed=seed, batch=64)
+    check_sequences(found, fitting)
+    known = int(kept.whole.count - kept.whole.oldest)
+    # There are a quarter as many places for episodes as for rows.
+    assert known == min(len(fitting), capacity // 4)
+
+
+@pytest.mark.parametrize("field", Row._fields)
+def test_every_field_comes_back(field: str) -> None:
+    kept = store(memory.init(50, LENGTH), 3, [0.0, 2.0, -1.0])
+    found = draw(kept, batch=8, length=3)
+    expected = [getattr(row(3, s, r, s == 2), field) for s, r in enumerate([0.0, 2.0, -1.0])]
+    got = np.asarray(getattr(found.rows, field))[:, :3]
+    assert (got == np.stack([np.asarray(e) for e in expected])).all()
