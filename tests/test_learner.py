@@ -1,0 +1,186 @@
+"""The update against a slow one written out step by step in NumPy."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from grue.agents import contexts, learner
+from grue.agents.gating import ACQLH, CQLH, GATES, MASKING, NONE
+from grue.agents.learner import Learner, LearnerSettings
+from grue.agents.network import Network, NetworkSizes
+from grue.agents.replay import Row, Sequences
+
+SIZES = NetworkSizes(words=9, commands=4, heads=3, embedding=3, encoder=4, context=5, hidden=6)
+BATCH, STEPS, WORDS = 3, 5, 4
+LOOK = 3
+SETTINGS = LearnerSettings(gate=NONE, look=LOOK, heads=3, minimum_history=2)
+COMMAND_WORDS = jnp.array([[1, 2, 0], [3, 0, 0], [4, 5, 6], [7, 8, 0]])
+
+
+def make_batch() -> Sequences:
+    chance = np.random.default_rng(3)
+    shape = (BATCH, STEPS + 1)
+    rows = Row(
+        observation=jnp.asarray(chance.integers(0, SIZES.words, (*shape, WORDS)), jnp.int16),
+        score=jnp.asarray(np.sort(chance.choice([0, 10, 15], shape), axis=1), jnp.int32),
+        action=jnp.asarray(chance.integers(0, SIZES.commands, shape), jnp.int16),
+        reward=jnp.asarray(chance.choice([0.0, 5.0, -1.0], shape), jnp.float32),
+        admissible=jnp.asarray(chance.random(shape) < 0.5),
+        terminated=jnp.zeros(shape, bool).at[1, STEPS - 1].set(True),
+    )
+    previous = jnp.concatenate([jnp.array([[-1], [2], [-1]]), rows.action[:, :-1]], axis=1)
+    # The last sequence is of a short episode that ended by the clock after three steps.
+    valid = jnp.ones((BATCH, STEPS), bool).at[2, 3:].set(False)
+    return Sequences(rows, previous.astype(jnp.int32), valid)
+
+
+@pytest.fixture(scope="module")
+def known() -> contexts.ScoreContexts:
+    found = contexts.init()
+    for score in (0, 10, 15):
+        found, _ = contexts.assign(found, jnp.int32(score), 3)
+    return found
+
+
+@pytest.fixture(scope="module")
+def networks() -> tuple[Network, Network]:
+    online, target = (Network(SIZES, jax.random.key(seed)) for seed in (0, 1))
+    return online, target
+
+
+read_inputs, take_step = eqx.filter_jit(Network.inputs), eqx.filter_jit(Network.step)
+
+
+def slow_outputs(network: Network, batch: Sequences, b: int) -> tuple[np.ndarray, np.ndarray]:
+    order = {0: 0, 10: 1, 15: 2}
+    memory, values, logits = network.memory(), [], []
+    for i in range(STEPS + 1):
+        before = int(batch.previous[b, i])
+        command = COMMAND_WORDS[LOOK if before < 0 else before]
+        at = read_inputs(network, batch.rows.observation[b, i].astype(jnp.int32), command)
+        head = jnp.int32(order[int(batch.rows.score[b, i])])
+        memory, outputs = take_step(network, head, memory, at)
+        values.append(np.asarray(outputs.values))
+        logits.append(np.asarray(outputs.logits))
+    return np.array(values), np.array(logits)
+
+
+Slow = list[tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]]
+
+
+@pytest.fixture(scope="module")
+def slow(networks: tuple[Network, Network]) -> Slow:
+    """What both networks say along each sequence."""
+    batch = make_batch()
+    online, target = networks
+    return [(slow_outputs(online, batch, b), slow_outputs(target, batch, b)) for b in range(BATCH)]
+
+
+def slow_loss(slow: Slow, batch: Sequences, settings: LearnerSettings) -> tuple[float, float]:
+    errors, entropies = [], []
+    for b in range(BATCH):
+        (values, logits), (their_values, their_logits) = slow[b]
+        for i in range(settings.minimum_history, STEPS):
+            if not batch.valid[b, i]:
+                continue
+            a = int(batch.rows.action[b, i])
+            best = their_values[i + 1].max()
+            believed = 1 / (1 + np.exp(-their_logits[i, a]))
+            same = their_values[i + 1 if settings.consistent_with_next else i, a]
+            after = {
+                CQLH: believed * best + (1 - believed) * same,
+                ACQLH: believed * best,
+            }.get(int(settings.gate), best)
+            y = float(batch.rows.reward[b, i])
+            if not batch.rows.terminated[b, i]:
+                y += float(settings.discount) * after
+            errors.append((y - values[i, a]) ** 2)
+            chance = 1 / (1 + np.exp(-logits[i, a]))
+            right = chance if batch.rows.admissible[b, i] else 1 - chance
+            entropies.append(-np.log(right))
+    return float(np.mean(errors)), float(np.mean(entropies))
+
+
+fast_loss = eqx.filter_jit(learner.loss)
+fast_update = eqx.filter_jit(learner.update)
+
+
+@pytest.mark.parametrize("gate", range(len(GATES)))
+@pytest.mark.parametrize("consistent_with_next", [True, False])
+def test_the_loss_is_the_slow_one(
+    gate: int,
+    consistent_with_next: bool,
+    networks: tuple[Network, Network],
+    known: contexts.ScoreContexts,
+    slow: Slow,
+) -> None:
+    settings = SETTINGS._replace(gate=gate, consistent_with_next=consistent_with_next)
+    batch = make_batch()
+    traced = settings._replace(gate=jnp.int32(gate))  # One program for all gates.
+    total, parts = fast_loss(*networks, batch, known, COMMAND_WORDS, traced)
+    q, classifier = slow_loss(slow, batch, settings)
+    assert float(parts.q) == pytest.approx(q, rel=2e-5)
+    assert float(parts.classifier) == pytest.approx(classifier, rel=2e-5)
+    needs = GATES[gate] in ("dropout", "masking", "cqlh", "acqlh")
+    assert float(total) == pytest.approx(q + needs * classifier, rel=2e-5)
+
+
+def updated(
+    networks: tuple[Network, Network], known: contexts.ScoreContexts, settings: LearnerSettings
+) -> tuple[Learner, list[float]]:
+    now = learner.init(networks[0], settings)
+    settings = settings._replace(gate=jnp.int32(settings.gate))
+    errors = []
+    for _ in range(60):
+        now, losses = fast_update(now, make_batch(), known, COMMAND_WORDS, settings)
+        errors.append(float(losses.q))
+    return now, errors
+
+
+def test_updates_lower_the_error_and_leave_the_target_alone(
+    networks: tuple[Network, Network], known: contexts.ScoreContexts
+) -> None:
+    now, errors = updated(networks, known, SETTINGS._replace(learning_rate=0.01))
+    assert errors[-1] < 0.5 * errors[0]
+    for before, after in zip(
+        jax.tree.leaves(networks[0]), jax.tree.leaves(now.target), strict=True
+    ):
+        np.testing.assert_array_equal(before, after)
+
+
+def test_without_a_learned_gate_the_classifier_is_not_trained(
+    networks: tuple[Network, Network], known: contexts.ScoreContexts
+) -> None:
+    plain, _ = updated(networks, known, SETTINGS)
+    masked, _ = updated(networks, known, SETTINGS._replace(gate=MASKING))
+    before = networks[0].classifier.scorer.first
+    np.testing.assert_array_equal(plain.network.classifier.scorer.first, before)
+    assert not np.array_equal(masked.network.classifier.scorer.first, before)
+
+
+def test_the_target_is_copied_when_it_is_time(networks: tuple[Network, Network]) -> None:
+    now = Learner(*networks, None)
+    kept = learner.copy_to_target(now, jnp.bool_(False))
+    copied = learner.copy_to_target(now, jnp.bool_(True))
+    np.testing.assert_array_equal(kept.target.context.bias, networks[1].context.bias)
+    np.testing.assert_array_equal(copied.target.encoder.inward, networks[0].encoder.inward)
+
+
+def test_the_clip_bounds_the_gradient(
+    networks: tuple[Network, Network], known: contexts.ScoreContexts
+) -> None:
+    batch = make_batch()
+    huge = batch._replace(rows=batch.rows._replace(reward=batch.rows.reward * 1e6))
+    settings = SETTINGS._replace(gate=jnp.int32(NONE))
+    now, _ = fast_update(learner.init(networks[0], settings), huge, known, COMMAND_WORDS, settings)
+    # Adam's first step has the size of the learning rate whatever the gradient.
+    moved = jnp.abs(now.network.scorer.second - networks[0].scorer.second).max()
+    assert float(moved) <= SETTINGS.learning_rate * 1.001
+    # The first moment remembers the clipped gradient: 0.1 of a norm of 5.
+    first = now.optimiser[1][0].mu
+    norm = jnp.sqrt(sum(jnp.square(leaf).sum() for leaf in jax.tree.leaves(first)))
+    assert float(norm) == pytest.approx(0.1 * SETTINGS.gradient_clip, rel=1e-4)
