@@ -21,9 +21,8 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from importlib.metadata import version
-from multiprocessing import get_context
+from multiprocessing import TimeoutError, get_context
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +93,7 @@ KINDS = {
 
 
 def generate(kind: str, seed: int, folder: Path) -> Path:
-    """Builds one game with tw-make; an earlier build in the folder is taken as it is."""
+    """Builds one game with tw-make, or says why it cannot; an earlier build stays as it is."""
     # Jericho plays files named "tw-…" in another way, without the status line.
     story = folder / f"{kind.removeprefix('tw-')}-{seed}.z8"
     if not story.exists():
@@ -191,23 +190,25 @@ def _walk(verifier: Any) -> str:
 
 def measure_all(options: argparse.Namespace, folder: Path) -> Iterator[Row]:
     """Rows as they are done."""
-    tasks = [(kind, seed) for seed in range(1, options.games + 1) for kind in options.kinds]
+    tasks = [
+        (kind, seed, folder, options.steps, options.game_limit)
+        for seed in range(1, options.games + 1)
+        for kind in options.kinds
+    ]
     until = time.monotonic() + options.limit
-    # A forked process would share locks that JAX's threads hold; a game's programs are let go.
-    pool = ProcessPoolExecutor(
-        options.jobs, mp_context=get_context("spawn"), max_tasks_per_child=10
-    )
-    try:
-        futures = [
-            pool.submit(measure, kind, seed, folder, options.steps, options.game_limit)
-            for kind, seed in tasks
-        ]
-        for future in as_completed(futures, timeout=max(until - time.monotonic(), 1)):
-            yield future.result()
-    except (KeyboardInterrupt, TimeoutError) as stopped:
-        print(f"stopped: {type(stopped).__name__}", file=sys.stderr)
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+    # A forked process would share locks that JAX's threads hold; old programs go with theirs.
+    with get_context("spawn").Pool(options.jobs, maxtasksperchild=8) as pool:
+        rows = pool.imap_unordered(_measure_task, tasks)
+        try:
+            for _ in tasks:
+                yield rows.next(max(until - time.monotonic(), 1))
+        except (KeyboardInterrupt, TimeoutError) as stopped:
+            print(f"stopped early: {type(stopped).__name__}", file=sys.stderr)
+
+
+def _measure_task(task: tuple[str, int, Path, int, int]) -> Row:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that collects.
+    return measure(*task)
 
 
 def provenance(options: argparse.Namespace) -> dict[str, Any]:
@@ -224,15 +225,18 @@ def provenance(options: argparse.Namespace) -> dict[str, Any]:
         "textworld": version("textworld"),
         "device": device_name(),
         "command": shlex.join(
-            ["python", "benchmarks/generality.py", "--kinds", *options.kinds]
-            + ["--games", str(options.games), "--steps", str(options.steps)]
+            [
+                *("python", "benchmarks/generality.py", "--kinds", *options.kinds),
+                *("--games", str(options.games), "--steps", str(options.steps)),
+            ]
         ),
         "seeds": f"1 to {options.games}",
     }
 
 
 def summary(kind: str, rows: Sequence[Row]) -> list[str]:
-    """The cells of one line of the table."""
+    """The cells of one line of the table; what tw-make itself could not make is no game."""
+    rows = [row for row in rows if not str(row.get("error")).startswith("tw-make")]
     compiled = [row for row in rows if row.get("compiled")]
     refused = Counter(_why(row["reason"]) for row in rows if row.get("reason"))
     failed = Counter(row["error"] for row in rows if row.get("error"))
@@ -267,7 +271,7 @@ def write_docs() -> None:
     stored = {path.stem: json.loads(path.read_text()) for path in RESULTS.glob("*.json")}
     lines = [_line(COLUMNS), _line(["---"] * len(COLUMNS))]
     lines += [_line(summary(kind, stored[kind]["games"])) for kind in KINDS if kind in stored]
-    runs = {json.dumps({k: v for k, v in run.items() if k != "games"}): run for run in stored.values()}
+    runs = {(run["command"], run["commit"]): run for run in stored.values()}
     for run in runs.values():
         lines += [
             "",
@@ -296,7 +300,7 @@ def store(rows: Mapping[str, list[Row]], head: Mapping[str, Any], out: Path) -> 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
-    parser.add_argument("--games", type=int, default=20, help="games of each kind")
+    parser.add_argument("--games", type=int, default=24, help="seeds of each kind")
     parser.add_argument("--steps", type=int, default=150, help="steps compared in each game")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--limit", type=float, default=5400, help="seconds for the whole run")

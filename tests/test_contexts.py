@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from grue.agents import contexts
 
-
 assign = jax.jit(contexts.assign)
 
 

@@ -95,8 +95,8 @@ def test_without_priority_all_episodes_are_equal() -> None:
     kept = memory.init(1000, LENGTH)
     for episode in range(1, 9):
         kept = store(kept, episode, [10.0 if episode == 1 else 0.0] * 3)
-    nothing = {"positive_fraction": 0.0, "negative_fraction": 0.0}
-    found = np.asarray(draw(kept, batch=4000, **nothing).rows.score[:, 0])
+    drawn = draw(kept, batch=4000, positive_fraction=0.0, negative_fraction=0.0)
+    found = np.asarray(drawn.rows.score[:, 0])
     shares = np.bincount(found, minlength=9)[1:] / 4000
     assert np.abs(shares - 1 / 8).max() < 4 * (1 / 8 * 7 / 8 / 4000) ** 0.5
 

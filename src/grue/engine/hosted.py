@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 import warnings
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -46,12 +48,27 @@ class HostedEnv:
         self.game = game
         self.episode_steps = game.episode_steps if episode_steps is None else episode_steps
         self.logic = ground(game)
+        self._folder: TemporaryDirectory[str] | None = None
         self.quests = tuple(quest for quest in self.logic.quests if quest.wins)
         with warnings.catch_warnings():
             # Jericho has no bindings for generated games; their text says all we need.
             warnings.simplefilter("ignore", jericho.UnsupportedGameWarning)
-            self._emulator = jericho.FrotzEnv(str(game.story), seed=1)
+            self._emulator = jericho.FrotzEnv(str(self._story_path()), seed=1)
         self._current: HostedState | None = None
+
+    def _story_path(self) -> Path:
+        """Where the emulator finds the story, for as long as it plays.
+
+        Jericho hides the prompt, and with it the score, of a story that is called "tw-…", which is
+        what TextWorld calls its games.
+        """
+        story = self.game.story
+        if not story.name.startswith("tw-"):
+            return story
+        self._folder = TemporaryDirectory(prefix="grue-")
+        alias = Path(self._folder.name) / f"story{story.suffix}"
+        alias.symlink_to(story.resolve())
+        return alias
 
     def reset(self, seed: int = 0) -> tuple[HostedState, Step]:
         """Starts an episode. TextWorld stories draw no random numbers, so seeds play alike."""
@@ -109,6 +126,8 @@ class HostedEnv:
     def close(self) -> None:
         self._current = None
         self._emulator.close()
+        if self._folder is not None:
+            self._folder.cleanup()
 
     def _report(
         self, state: HostedState, feedback: Feedback, reward: int, admissible: bool

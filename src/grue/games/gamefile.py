@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import struct
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -25,6 +26,12 @@ from grue.games.tokens import Vocabulary
 
 FORMAT = 1
 SUFFIX = ".grue.npz"
+DAMAGE = (
+    *(OSError, EOFError, zipfile.BadZipFile, zlib.error, struct.error),
+    *(AttributeError, LookupError, TypeError, ValueError),
+    *(RuntimeError, MemoryError),  # "encrypted", "compression method not supported"; a wild shape
+)
+"""What reading a file that is not a compiled game can raise."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +56,8 @@ class CompiledGame:
     def save(self, path: Path) -> None:
         """Writes the file whole or not at all."""
         scratch = path.with_name(f".{path.name}.{os.getpid()}")
-        header = np.frombuffer(json.dumps(self.header).encode(), np.uint8)
+        told = {**self.header, "arrays": sorted(self.arrays)}
+        header = np.frombuffer(json.dumps(told).encode(), np.uint8)
         try:
             with scratch.open("wb") as file:
                 np.savez_compressed(file, allow_pickle=False, header=header, **self.arrays)
@@ -76,9 +84,12 @@ def load_compiled(path: Path, game: Game | None = None) -> CompiledGame:
             arrays = {name: archive[name] for name in archive.files}
         header = json.loads(arrays.pop("header").tobytes())
         version = header["format"]
+        # A damaged directory of the archive can lose entries without a word.
+        if sorted(arrays) != header.pop("arrays", sorted(arrays)):
+            raise ValueError("arrays are missing")
     except FileNotFoundError:
         raise UsageError(f"there is no compiled game {path}; compile the game first") from None
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except DAMAGE as error:
         raise BrokenFileError(
             f"{path} is not a compiled game or is damaged ({error}); compile the game again"
         ) from None

@@ -6,9 +6,10 @@ could ever apply. Nothing here is particular to one game.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -135,19 +136,43 @@ def _reachable_actions(game: Any) -> list[Any]:
     from textworld.logic import State
 
     rules = [game.kb.rules[name] for name in game.kb.inform7_commands if name in game.kb.rules]
+    constants = game.kb.types.constants_mapping
     state = State(game.kb.logic, game.world.facts)
-    found: dict[Any, None] = {}
-    while True:
+    found = dict.fromkeys(state.all_applicable_actions(rules, constants))
+    fresh = list(found)
+    while fresh:
+        new = {p: None for a in fresh for p in a.postconditions if not state.is_fact(p)}
+        state.add_facts(new)
+        # What becomes possible needs a new fact: only matches with one are looked for.
         fresh = [
             action
-            for action in state.all_applicable_actions(rules, game.kb.types.constants_mapping)
+            for rule in rules
+            for binding in _bindings(rule, new, constants, game.kb.types)
+            for action in state.all_instantiations(rule, binding)
             if action not in found
         ]
-        if not fresh:
-            return list(found)
         found.update(dict.fromkeys(fresh))
-        for action in fresh:
-            state.add_facts(action.postconditions)
+    return list(found)
+
+
+def _bindings(
+    rule: Any, facts: Iterable[Any], constants: Mapping[Any, Any], types: Any
+) -> Iterator[dict[Any, Any]]:
+    """The ways in which a fact can be one of a rule's conditions."""
+    for fact, condition in itertools.product(facts, rule.preconditions):
+        if (fact.name, len(fact.arguments)) != (condition.name, len(condition.parameters)):
+            continue
+        binding = dict(constants)
+        for placeholder, variable in zip(condition.parameters, fact.arguments, strict=True):
+            known = binding.get(placeholder)
+            if known is None and variable not in binding.values():
+                binding[placeholder] = variable
+            elif known != variable:
+                break
+            if not types.is_descendant_of(variable.type, placeholder.type):
+                break
+        else:
+            yield binding
 
 
 def _action(instance: Any, event: str, nouns: tuple[str, ...]) -> Action:

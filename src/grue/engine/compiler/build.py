@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -21,7 +20,7 @@ from grue.engine.compiler.model import (
     Model,
 )
 from grue.engine.compiler.pieces import TextTable
-from grue.engine.compiler.text import Texts, Words
+from grue.engine.compiler.text import Texts, Words, objective
 from grue.errors import CannotCompileError
 from grue.games.game import Fact, Game
 from grue.games.gamefile import FORMAT, CompiledGame, game_hash
@@ -58,7 +57,6 @@ TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "nin
 def compile_game(game: Game) -> CompiledGame:
     """The game as arrays, or an error that names the rule or text that stands in the way."""
     model = Model(game, ground(game))
-    _refuse_shared_names(model)
     texts = Texts(model)
     rules = RuleBook(model, texts)
     outcomes = Outcomes(model)
@@ -74,7 +72,7 @@ def compile_game(game: Game) -> CompiledGame:
     }
     arrays["room_frame"] = np.array([table.frame(frame) for frame in rules.rooms], np.int32)
     arrays["inventory_frame"] = np.array(table.frame(rules.carried()), np.int32)
-    opening = Words(f"{game.objective}\n\n"), *rules.rooms[model.start]
+    opening = Words(f"{objective(game.objective)}\n\n"), *rules.rooms[model.start]
     arrays["opening_frame"] = np.array(table.frame(opening), np.int32)
     sums = _possible_sums([quest.reward for quest in model.logic.quests if quest.wins])
     points = range(1, max(sums, default=0) + 1)
@@ -94,24 +92,6 @@ def compile_game(game: Game) -> CompiledGame:
         "subtasks": [[subtask.text, subtask.reward] for subtask in game.subtasks],
     }
     return CompiledGame(header, arrays)
-
-
-def _refuse_shared_names(model: Model) -> None:
-    """Games whose names the parser could mistake for one another are left to the real parser.
-
-    TextWorld also lets each word of a name stand for the thing, so when "red onion" is out of
-    sight the parser reads it as another red thing and asks, or gives up half way.
-    """
-    entities = (*model.movables, *model.places, *model.doors)
-    names = {entity: tuple(model.name(entity).lower().split()) for entity in entities}
-    for (one, words), (other, others) in itertools.permutations(names.items(), 2):
-        understood = {others}
-        if len(others) > 1 and not model.game.metadata.get("whole_names_only"):
-            understood |= {(word,) for word in others if word not in ("the", "of")}
-        if any(words[: len(phrase)] == phrase for phrase in understood):
-            raise CannotCompileError(
-                f"the parser may take {model.name(one)!r} for {model.name(other)!r}"
-            )
 
 
 def _possible_sums(rewards: Iterable[int]) -> set[int]:

@@ -26,10 +26,8 @@ from grue.engine.compiler.model import (
     Model,
     Variable,
 )
-from grue.engine.compiler.text import Frame, Listing, Texts, Words
+from grue.engine.compiler.text import ALWAYS, CANNOT_SEE, Frame, Listing, Parser, Texts, Words
 from grue.errors import CannotCompileError
-
-CANNOT_SEE = "You can't see any such thing."
 
 
 class Reply(NamedTuple):
@@ -49,6 +47,7 @@ class RuleBook:
     def __init__(self, model: Model, texts: Texts) -> None:
         self.model = model
         self.texts = texts
+        self.parser = Parser(model)
         self.rooms = [texts.room(room) for room in model.rooms]
 
     def replies(self, command: str) -> tuple[tuple[Variable, ...], Iterator[Reply]]:
@@ -61,8 +60,15 @@ class RuleBook:
         if answer is None:
             raise CannotCompileError(f"the rule {actions[0].rule!r} of {command!r} is not known")
         variables, reply = answer(command, *actions[0].nouns)
+
+        def understood(values: tuple[int, ...]) -> Reply:
+            given = reply(*values)
+            if given != say(CANNOT_SEE):
+                return given
+            return Reply(self.parser.unseen(command, dict(zip(variables, values, strict=True))))
+
         domains = (range(self.model.domain(v)) for v in variables)
-        return variables, (reply(*values) for values in itertools.product(*domains))
+        return variables, map(understood, itertools.product(*domains))
 
     def the(self, entity: str) -> str:
         """The name in an answer; TextWorld leaves its doors without an article."""
@@ -114,7 +120,7 @@ class RuleBook:
     def _examined(self, thing: str) -> Frame:
         frame = self.texts.description(thing)
         if thing not in self.model.places:
-            return frame or (Words(f"You see nothing special about {self.the(thing)}."),)
+            return frame or self._nothing_special(thing)
         open_to_view = self.texts.count(thing, lambda n: n > 0)
         if self.model.is_a(thing, "c"):
             is_open = self.texts.status(thing, lambda known: "open" in known)
@@ -132,6 +138,13 @@ class RuleBook:
             Listing(thing, open_to_view),
             Words(".", open_to_view),
         )
+
+    def _nothing_special(self, thing: str) -> Frame:
+        said = "You see nothing special about "
+        names = self.texts.named(thing, ALWAYS)
+        if len(names) == 1:
+            return (Words(f"{said}{self.the(thing)}."),)
+        return (Words(f"{said}the "), *names, Words("."))
 
     # Taking and putting
 

@@ -56,6 +56,8 @@ class Model:
         self.doors = self._placed("d")
         self.movables = self._ordered("o")
         self.initial = frozenset(game.facts)
+        if any(len(f) == 2 and self.is_a(f[1], "slot") for f in self.initial):
+            raise CannotCompileError("the player can carry only so many things: free(slot)")
 
     def name(self, entity: str) -> str:
         return self.game.infos[entity]["name"] or ""
@@ -117,6 +119,12 @@ class Model:
     def room_of(self, place: str) -> int:
         return next(self.rooms.index(f[2]) for f in self.initial if f[:2] == ("at", place))
 
+    def rooms_of(self, fixed: str) -> tuple[int, ...]:
+        """The rooms from which a place or a door is seen."""
+        if fixed in self.places:
+            return (self.room_of(fixed),)
+        return tuple(room for (room, _), (_, door) in self.exits.items() if door == fixed)
+
     @property
     def start(self) -> int:
         return next(self.rooms.index(f[2]) for f in self.initial if f[:2] == ("at", "P"))
@@ -173,11 +181,11 @@ class Model:
 
     @cached_property
     def recipe(self) -> tuple[tuple[str, str, str], ...]:
-        """The ingredients in the order of the recipe: food, cooking, cut."""
+        """The ingredients in the order in which the story adds them: food, cooking, cut."""
         bases = {f[2]: f[1] for f in self.game.facts if f[0] == "base"}
         listed = [f[1] for f in self.game.facts if f[0] == "in" and f[2] == "RECIPE"]
         found = []
-        for ingredient in sorted(listed, key=lambda e: int(e.rpartition("_")[2])):
+        for ingredient in sorted(listed, key=list(self.game.infos).index):
             known = _properties(self.initial, ingredient)
             cooking = next((c for c in COOKINGS if c in known), "raw")
             cut = next((c for c in CUTS if c in known), "uncut")

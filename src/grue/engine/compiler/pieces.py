@@ -28,6 +28,7 @@ SEPARATORS = ("", ", ", " and ")
 class TextTable:
     def __init__(self, model: Model, texts: Texts) -> None:
         self.model = model
+        self.descriptions = texts
         self.frames: dict[Frame, int] = {}
         self.guards: dict[Guard, int] = {}
         self.score_texts: list[str] = []
@@ -39,11 +40,19 @@ class TextTable:
 
     def frame(self, frame: Frame) -> int:
         """The number of a frame."""
-        merged = tuple(_merge(frame))
+        merged = tuple(_merge(self._with_empty_lists(frame)))
         _check_boundaries(merged)
         for piece in merged:
             self.guards.setdefault(piece.guard, len(self.guards))
         return self.frames.setdefault(merged, len(self.frames))
+
+    def _with_empty_lists(self, frame: Frame) -> Iterable[Piece]:
+        """Inform prints a list of no things as "nothing"."""
+        for piece in frame:
+            yield piece
+            if isinstance(piece, Listing):
+                empty = self.descriptions.count(piece.holder, lambda n: n == 0)
+                yield Words("nothing", self.descriptions.both(piece.guard, empty))
 
     def add_endings(self, score_texts: list[str], endings: tuple[str, ...]) -> None:
         """What may follow a frame: points for 1, 2, 3 … and how the game ended."""
@@ -183,7 +192,7 @@ class _FlatTokens:
         return np.array(self.numbers, kind)
 
 
-def _merge(frame: Frame) -> list[Piece]:
+def _merge(frame: Iterable[Piece]) -> list[Piece]:
     """Neighbouring words under the same guard become one piece."""
     merged: list[Piece] = []
     for piece in frame:

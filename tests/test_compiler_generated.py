@@ -1,0 +1,162 @@
+"""Games of TextWorld's own generators, compiled and played against the real thing."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import grue
+from grue.engine.compiler.build import compile_game, score_text
+from grue.engine.verify import Verifier
+from grue.errors import CannotCompileError
+from grue.games.game import Game
+
+pytestmark = pytest.mark.filterwarnings("ignore::jericho.UnsupportedGameWarning")
+
+# The generator's settings, its seed, and how many rooms and commands the game has.
+CHALLENGES: dict[str, tuple[dict[str, Any], int, int, int]] = {
+    "tw-simple": ({"rewards": "dense", "goal": "brief", "test": False}, 3, 6, 466),
+    "tw-coin_collector": ({"level": 3}, 1, 3, 9),
+    "tw-treasure_hunter": ({"level": 2}, 5, 5, 13),
+    "custom": ({}, 1, 3, 62),
+}
+
+
+@pytest.fixture(scope="session")
+def generated(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    import textworld
+    from textworld.challenges import CHALLENGES as MAKERS
+    from textworld.generator import compile_game as compile_story
+
+    made: dict[str, Path] = {}
+
+    def get(kind: str) -> Path:
+        if kind not in made:
+            settings, seed, *_ = CHALLENGES[kind]
+            options = textworld.GameOptions()
+            options.seeds = seed
+            # TextWorld's own file names begin with "tw-" too, which Jericho treats apart.
+            options.path = str(tmp_path_factory.mktemp("generated") / f"{kind}.z8")
+            if kind == "custom":
+                options.nb_rooms, options.nb_objects, options.quest_length = 3, 8, 3
+                made[kind] = Path(textworld.make(options)[0])
+            else:
+                made[kind] = Path(compile_story(MAKERS[kind][1](settings, options), options))
+        return made[kind]
+
+    return get
+
+
+@pytest.mark.parametrize("kind", CHALLENGES)
+def test_generated_game(
+    generated: Callable[[str], Path], kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if kind != "custom":  # One kind is swept as well; it takes a program of its own.
+        monkeypatch.setattr("grue.engine.verify.SWEEP_SHARE", 10**9)
+    game = grue.load(generated(kind))
+    _, _, rooms, commands = CHALLENGES[kind]
+    assert (len(game.rooms), len(game.commands)) == (rooms, commands)
+    engines = Verifier(game)
+    report = engines.run(150, seed=0)
+    assert str(report.first or "") == ""
+    assert (report.mismatches, report.steps >= 150) == (0, True)
+    # Its walkthrough wins on both engines.
+    state, step = engines._reset()
+    real_state, real = engines.real.reset()
+    for command in game.walkthrough:
+        action = game.commands.index(command)
+        state, step = engines._step(state, action)
+        real_state, real = engines.real.step(real_state, action)
+    assert (bool(step.terminated), int(step.score)) == (True, game.max_score)
+    assert (real.terminated, real.score) == (True, game.max_score)
+    engines.real.close()
+
+
+# What must be refused, made from level 4 by one change each.
+
+
+def changed(change: Callable[[Any], None]) -> Game:
+    game = grue.load("saladworld-4")
+    data = copy.deepcopy(game.data)
+    change(data)
+    return Game(game.name, game.story, data)
+
+
+def info(data: Any, name: str) -> Any:
+    return next(found for _, found in data["infos"] if found["name"] == name)
+
+
+def unknown_condition(data: Any) -> None:
+    info(data, "kitchen")["desc"] += " [if the moon is full]It is bright.[end if]"
+
+
+def unknown_substitution(data: Any) -> None:
+    info(data, "kitchen")["desc"] += " It is [the time of day]."
+
+
+def one_name_twice(data: Any) -> None:
+    info(data, "tomato")["name"] = "lettuce"
+
+
+def one_name_begins_another(data: Any) -> None:
+    info(data, "tomato")["name"] = "knife sharpener"
+
+
+def fine(data: Any) -> None:
+    data["quests"][1]["reward"] = -3
+
+
+def decided_at_once(data: Any) -> None:
+    player = next(
+        f for f in data["world"] if f["name"] == "at" and f["arguments"][0]["name"] == "P"
+    )
+    condition = data["quests"][0]["win_events"][0]["condition"]
+    condition["preconditions"] = condition["postconditions"] = [player]
+
+
+def unknown_command(data: Any) -> None:
+    data["metadata"]["commands"].append("juggle tomato")
+
+
+def test_unchanged_game_is_compiled() -> None:
+    assert compile_game(changed(lambda _: None)).name == "saladworld-4"
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (unknown_condition, r"the condition \[if the moon is full\] of a description"),
+        (unknown_substitution, r"the text substitution \[the time of day\] of a description"),
+        (one_name_twice, "the parser may take 'lettuce' for 'lettuce'"),
+        (one_name_begins_another, "the parser may take 'knife sharpener' for 'knife'"),
+        (fine, "a quest has a negative reward"),
+        (decided_at_once, "a quest is decided before the first command"),
+        (unknown_command, "no rule of the game gives the command 'juggle tomato'"),
+    ],
+    ids=lambda value: getattr(value, "__name__", "reason"),
+)
+def test_what_stops_the_compiler_is_named(change: Callable[[Any], None], reason: str) -> None:
+    with pytest.raises(CannotCompileError, match=reason):
+        compile_game(changed(change))
+
+
+@pytest.mark.parametrize(
+    ("points", "words"),
+    [
+        (1, "one point"),
+        (2, "two points"),
+        (13, "thirteen points"),
+        (20, "twenty points"),
+        (21, "twenty-one points"),
+        (99, "ninety-nine points"),
+        (100, "one hundred points"),
+        (101, "one hundred and one points"),
+        (342, "three hundred and forty-two points"),
+    ],
+)
+def test_points_in_words(points: int, words: str) -> None:
+    assert score_text(points).strip() == f"Your score has just gone up by {words}."
