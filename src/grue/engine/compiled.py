@@ -80,8 +80,6 @@ class CompiledEnv:
         outcome = self._decide(state, action)
         moved = self._change(state, outcome)
         moved = moved._replace(variables=self._variables(moved))
-        # The barriers keep what several phases read from being computed once for each.
-        moved = jax.lax.optimization_barrier(moved)
         quests, reward, lost, won = self._judge(moved)
         following = moved._replace(
             quests=quests,
@@ -275,6 +273,7 @@ class CompiledEnv:
             (item_shift - previous_item) * lists.any(0),
             jnp.stack([score_shift - left_at[-1], end_shift - score_shift]),
         ]
+        # The barrier keeps these from being computed again for every position.
         where, change = jax.lax.optimization_barrier(
             (jnp.concatenate(where).astype(short), jnp.concatenate(change).astype(short))
         )

@@ -26,7 +26,8 @@ from grue.engine.compiler.model import (
     Model,
     Variable,
 )
-from grue.engine.compiler.text import ALWAYS, CANNOT_SEE, Frame, Listing, Parser, Texts, Words
+from grue.engine.compiler.parser import CANNOT_SEE, Parser
+from grue.engine.compiler.text import ALWAYS, Frame, Listing, Texts, Words
 from grue.errors import CannotCompileError
 
 
