@@ -1,7 +1,7 @@
 """Plays the compiled game and the real one side by side and compares everything they say.
 
 Each episode follows one of three moods: commands of the whole set at random, mostly admissible
-ones, or a prefix of the walkthrough with detours. Now and then every command of the set is tried
+ones, or a prefix of the walkthrough with detours and omissions. Now and then every command of the set is tried
 from the state at hand, on both sides.
 """
 
@@ -120,6 +120,9 @@ class Verifier:
         follow = chance.choice((0.0, 0.8, 0.97))
         script = list(self.game.walkthrough)
         ahead = script[: chance.randint(0, len(script))] if follow else []
+        # What was left out shows later: an ingredient is missing, a door is still locked.
+        leave_out = chance.choice((0.0, 0.05, 0.15))
+        ahead = [command for command in ahead if chance.random() >= leave_out]
 
         def explore(admissible: np.ndarray) -> int:
             if len(admissible) and chance.random() < admissible_share:
