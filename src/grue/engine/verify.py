@@ -1,8 +1,8 @@
 """Plays the compiled game and the real one side by side and compares everything they say.
 
 Each episode follows one of three moods: commands of the whole set at random, mostly admissible
-ones, or a prefix of the walkthrough with detours and omissions. Now and then every command of the set is tried
-from the state at hand, on both sides.
+ones, or a prefix of the walkthrough with detours and omissions. Now and then every command of the
+set is tried from the state at hand, on both sides.
 """
 
 from __future__ import annotations
