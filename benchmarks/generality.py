@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import shlex
 import signal
 import subprocess
@@ -33,6 +34,8 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results" / "generality"
 PAGE = ROOT / "docs" / "what-compiles.md"
 BEGIN, END = "<!-- generality: begin -->", "<!-- generality: end -->"
+GENERATION_LIMIT_S = 150
+"""The generators search for a world, and sometimes do not find one."""
 
 Row = dict[str, Any]
 
@@ -100,7 +103,12 @@ def generate(kind: str, seed: int, folder: Path) -> Path:
         maker = Path(sys.executable).parent / "tw-make"
         settings = KINDS[kind](seed - 1)
         line = [maker, kind, *settings, "--seed", str(seed), "--output", story, "--silent"]
-        done = subprocess.run(list(map(str, line)), capture_output=True, text=True)
+        try:
+            done = subprocess.run(
+                list(map(str, line)), capture_output=True, text=True, timeout=GENERATION_LIMIT_S
+            )
+        except subprocess.TimeoutExpired:
+            raise GrueError(f"tw-make: not done after {GENERATION_LIMIT_S} s") from None
         if not story.exists():
             raise GrueError(f"tw-make: {done.stderr.strip().splitlines()[-1]}")
     return story
@@ -261,9 +269,8 @@ COLUMNS = (
 
 def _why(reason: str) -> str:
     """A reason without the names of one game."""
-    import re
-
-    return re.sub(r"'[^']*'", "…", reason)
+    names = r"(?:(?:'[^']*'|\"[^\"]*\")(?:, (?!by)| or )?)+"
+    return re.sub(r"\b[a-z]+_\d+\b", "…", re.sub(names, "…", reason))
 
 
 def write_docs() -> None:
@@ -313,6 +320,7 @@ def main() -> None:
         write_docs()
         return
     rows: dict[str, list[Row]] = {kind: [] for kind in options.kinds}
+    head = provenance(options)  # Before the run: what is checked out may change meanwhile.
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.keep or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
@@ -320,7 +328,7 @@ def main() -> None:
             rows[row["kind"]].append(row)
             said = row.get("reason") or row.get("error") or f"{row.get('mismatches')} mismatches"
             print(f"{row['kind']} {row['seed']}: {said}", file=sys.stderr, flush=True)
-    store(rows, provenance(options), options.out)
+    store(rows, head, options.out)
     print(_line(COLUMNS))
     for kind, found in rows.items():
         print(_line(summary(kind, found)))

@@ -22,7 +22,8 @@ CHALLENGES: dict[str, tuple[dict[str, Any], int, int, int]] = {
     "tw-simple": ({"rewards": "dense", "goal": "brief", "test": False}, 3, 6, 466),
     "tw-coin_collector": ({"level": 3}, 1, 3, 9),
     "tw-treasure_hunter": ({"level": 2}, 5, 5, 13),
-    "custom": ({}, 1, 3, 62),
+    # With a "non-euclidean chest" and a "non-euclidean keycard": names that share words.
+    "custom": ({}, 6, 3, 62),
 }
 
 
@@ -102,8 +103,13 @@ def one_name_twice(data: Any) -> None:
     info(data, "tomato")["name"] = "lettuce"
 
 
-def one_name_begins_another(data: Any) -> None:
-    info(data, "tomato")["name"] = "knife sharpener"
+def one_name_is_a_word_of_another(data: Any) -> None:
+    data["metadata"]["whole_names_only"] = False
+    info(data, "tomato")["name"] = "blue"
+
+
+def name_with_a_word_of_the_grammar(data: Any) -> None:
+    info(data, "tomato")["name"] = "tomato and basil"
 
 
 def fine(data: Any) -> None:
@@ -132,7 +138,8 @@ def test_unchanged_game_is_compiled() -> None:
         (unknown_condition, r"the condition \[if the moon is full\] of a description"),
         (unknown_substitution, r"the text substitution \[the time of day\] of a description"),
         (one_name_twice, "the parser may take 'lettuce' for 'lettuce'"),
-        (one_name_begins_another, "the parser may take 'knife sharpener' for 'knife'"),
+        (one_name_is_a_word_of_another, "the parser may take 'blue' for 'blue key'"),
+        (name_with_a_word_of_the_grammar, "the parser reads 'and' in 'tomato and basil' apart"),
         (fine, "a quest has a negative reward"),
         (decided_at_once, "a quest is decided before the first command"),
         (unknown_command, "no rule of the game gives the command 'juggle tomato'"),

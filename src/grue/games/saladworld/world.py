@@ -270,105 +270,103 @@ MEAL = Subtask(
 )
 
 
-def _levels() -> tuple[Level, ...]:
-    rooms1 = ("kitchen", "living room", "open space", "vegetable market")
-    rooms2 = (*rooms1, "garden", "backyard", "supermarket")
-    rooms4 = (*rooms2, "cutlery shop", "patio")
-    rooms5 = (*rooms4, "fruit shop", "playroom")
-    rooms6 = (*rooms5, "cookhouse")
+# What each level adds to the one before.
 
-    things1 = (COUNTER, LETTUCE)
-    things2 = (*things1, BLUE_KEY, food("tomato", "supermarket"))
-    things4 = (*things2, PARSLEY, KNIFE, TABLE, FRIDGE)
-    things5 = (
-        *things4,
-        Thing("chest key", "k", "fruit shop", opens="wooden chest"),
-        food("banana", "wooden chest"),
-        Thing("shelf", "s", "supermarket"),
-        Thing("showcase", "s", "cutlery shop"),
-        Thing("sofa", "s", "living room"),
-        Thing("patio chair", "s", "patio"),
-        Thing("wooden chest", "c", "fruit shop", ("locked",)),
-    )
-    things6 = (
-        *things5,
-        Thing("red key", "k", "supermarket", opens="red door"),
-        food("apple", "cookhouse"),
-        food("carrot", "garden"),
-        food("cucumber", "vegetable market"),
-        Thing("bench", "s", "open space"),
-        Thing("stove", "stove", "cookhouse"),
-        Thing("oven", "oven", "cookhouse", ("open",)),
-    )
-    things7 = tuple(
-        Thing("fridge", "c", "kitchen", ("closed",), description=RECIPE_NOTE)
-        if t.name == "fridge"
-        else t
-        for t in things6
-    )
+ROOMS_1 = ("kitchen", "living room", "open space", "vegetable market")
+ROOMS_2 = (*ROOMS_1, "garden", "backyard", "supermarket")
+ROOMS_4 = (*ROOMS_2, "cutlery shop", "patio")
+ROOMS_5 = (*ROOMS_4, "fruit shop", "playroom")
+ROOMS_6 = (*ROOMS_5, "cookhouse")
 
-    passages2 = (*HOUSE, *GARDENS, NEAR_SUPERMARKET)
-    passages3 = (*HOUSE, *GARDENS, FAR_SUPERMARKET)
-    passages4 = (*passages3, *SHOPS)
-    passages5 = (*passages4, *FRUIT_AND_PLAY)
-    passages6 = (*passages5, COOKHOUSE)
+THINGS_1 = (COUNTER, LETTUCE)
+THINGS_2 = (*THINGS_1, BLUE_KEY, food("tomato", "supermarket"))
+THINGS_4 = (*THINGS_2, PARSLEY, KNIFE, TABLE, FRIDGE)
+THINGS_5 = (
+    *THINGS_4,
+    Thing("chest key", "k", "fruit shop", opens="wooden chest"),
+    food("banana", "wooden chest"),
+    Thing("shelf", "s", "supermarket"),
+    Thing("showcase", "s", "cutlery shop"),
+    Thing("sofa", "s", "living room"),
+    Thing("patio chair", "s", "patio"),
+    Thing("wooden chest", "c", "fruit shop", ("locked",)),
+)
+THINGS_6 = (
+    *THINGS_5,
+    Thing("red key", "k", "supermarket", opens="red door"),
+    food("apple", "cookhouse"),
+    food("carrot", "garden"),
+    food("cucumber", "vegetable market"),
+    Thing("bench", "s", "open space"),
+    Thing("stove", "stove", "cookhouse"),
+    Thing("oven", "oven", "cookhouse", ("open",)),
+)
+THINGS_7 = tuple(
+    Thing("fridge", "c", "kitchen", ("closed",), description=RECIPE_NOTE)
+    if t.name == "fridge"
+    else t
+    for t in THINGS_6
+)
 
-    subtasks1 = (MARKET, LETTUCE_ON_COUNTER)
-    subtasks3 = (*subtasks1, tomato_on_counter("north", "north"))
-    subtasks4 = (*subtasks3, PARSLEY_AND_KNIFE)
-    subtasks5 = (*subtasks4, BANANA_IN_FRIDGE)
-    subtasks6 = (*subtasks5, APPLE_IN_FRIDGE)
+PASSAGES_2 = (*HOUSE, *GARDENS, NEAR_SUPERMARKET)
+PASSAGES_3 = (*HOUSE, *GARDENS, FAR_SUPERMARKET)
+PASSAGES_4 = (*PASSAGES_3, *SHOPS)
+PASSAGES_5 = (*PASSAGES_4, *FRUIT_AND_PLAY)
+PASSAGES_6 = (*PASSAGES_5, COOKHOUSE)
 
-    return (
-        Level(1, 100, rooms1, HOUSE, things1, subtasks1, explicit_places=False),
-        Level(
-            2,
-            200,
-            rooms2,
-            passages2,
-            things2,
-            (*subtasks1, tomato_on_counter("south")),
-            explicit_places=False,
+SUBTASKS_1 = (MARKET, LETTUCE_ON_COUNTER)
+SUBTASKS_3 = (*SUBTASKS_1, tomato_on_counter("north", "north"))
+SUBTASKS_4 = (*SUBTASKS_3, PARSLEY_AND_KNIFE)
+SUBTASKS_5 = (*SUBTASKS_4, BANANA_IN_FRIDGE)
+SUBTASKS_6 = (*SUBTASKS_5, APPLE_IN_FRIDGE)
+
+LEVELS = (
+    Level(1, 100, ROOMS_1, HOUSE, THINGS_1, SUBTASKS_1, explicit_places=False),
+    Level(
+        2,
+        200,
+        ROOMS_2,
+        PASSAGES_2,
+        THINGS_2,
+        (*SUBTASKS_1, tomato_on_counter("south")),
+        explicit_places=False,
+    ),
+    Level(3, 200, ROOMS_2, PASSAGES_3, THINGS_2, SUBTASKS_3, explicit_places=False),
+    Level(
+        4,
+        200,
+        ROOMS_4,
+        PASSAGES_4,
+        THINGS_4,
+        SUBTASKS_4,
+        omitted_commands=("lock blue door with blue key",),
+    ),
+    Level(5, 200, ROOMS_5, PASSAGES_5, THINGS_5, SUBTASKS_5),
+    Level(6, 200, ROOMS_6, PASSAGES_6, THINGS_6, SUBTASKS_6),
+    Level(
+        7,
+        200,
+        ROOMS_6,
+        PASSAGES_6,
+        THINGS_7,
+        (*SUBTASKS_6, MEAL),
+        recipe=(("carrot", "sliced"), ("cucumber", "chopped")),
+        kitchen_commands=(
+            "slice carrot with knife",
+            "chop cucumber with knife",
+            "slice lettuce with knife",
+            "slice tomato with knife",
+            "chop parsley with knife",
+            "dice apple with knife",
+            "cook tomato with stove",
+            "cook banana with stove",
+            "cook apple with oven",
+            "prepare meal",
+            "eat meal",
+            "examine fridge",
         ),
-        Level(3, 200, rooms2, passages3, things2, subtasks3, explicit_places=False),
-        Level(
-            4,
-            200,
-            rooms4,
-            passages4,
-            things4,
-            subtasks4,
-            omitted_commands=("lock blue door with blue key",),
-        ),
-        Level(5, 200, rooms5, passages5, things5, subtasks5),
-        Level(6, 200, rooms6, passages6, things6, subtasks6),
-        Level(
-            7,
-            200,
-            rooms6,
-            passages6,
-            things7,
-            (*subtasks6, MEAL),
-            recipe=(("carrot", "sliced"), ("cucumber", "chopped")),
-            kitchen_commands=(
-                "slice carrot with knife",
-                "chop cucumber with knife",
-                "slice lettuce with knife",
-                "slice tomato with knife",
-                "chop parsley with knife",
-                "dice apple with knife",
-                "cook tomato with stove",
-                "cook banana with stove",
-                "cook apple with oven",
-                "prepare meal",
-                "eat meal",
-                "examine fridge",
-            ),
-        ),
-    )
-
-
-LEVELS = _levels()
+    ),
+)
 
 
 def command_set(level: Level) -> tuple[str, ...]:
