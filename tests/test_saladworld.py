@@ -502,7 +502,7 @@ def test_one_way_actions_are_those_known() -> None:
         (7, "chop carrot with knife", None, "can be lost"),
         (7, "cook cucumber with stove", None, "can be lost"),
         (5, None, "drop chest key", "no way back from: taking the chest key"),
-        (6, None, "open red door", "no way back from: closing red door"),
+        (6, None, "open red door", "no way back from: closing the red door"),
         (7, None, "slice carrot with knife", "the meal cannot be made"),
         (7, None, "take banana from wooden chest", "subtask 4 cannot be done"),
     ],
