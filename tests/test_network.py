@@ -66,8 +66,8 @@ def numpy_sequence(network, heads):
         x = np.concatenate(
             [numpy_encode(network.encoder, TEXTS[t]), numpy_encode(network.encoder, COMMANDS[t])]
         )
-        own = (np.asarray(w)[head] for w in (weights.inward, weights.recurrent, weights.bias))
-        h, c = numpy_lstm(x, h, c, *own)
+        own = np.asarray(weights.weights)[head]
+        h, c = numpy_lstm(x, h, c, own[: len(x)], own[len(x) :], np.asarray(weights.bias)[head])
         values.append(numpy_scores(network.scorer, head, h))
         logits.append(numpy_scores(network.classifier.scorer, 0, h))
     return np.array(values), np.array(logits)
@@ -112,7 +112,7 @@ def test_gradients_touch_only_the_heads_used(network: Network) -> None:
         return weights.sequence(used, inputs(weights)).values.sum()
 
     slope = eqx.filter_grad(loss)(network)
-    for weights in (slope.context.inward, slope.context.recurrent, slope.scorer.first):
+    for weights in (slope.context.weights, slope.context.bias, slope.scorer.first):
         touched = [bool(jnp.abs(weights[head]).sum() > 0) for head in range(SIZES.heads)]
         assert touched == [True, False, True]
     assert jnp.abs(slope.encoder.embedding).sum() > 0
@@ -124,8 +124,7 @@ def test_sizes_are_the_papers() -> None:
     network = eqx.filter_eval_shape(Network, sizes, jax.random.key(0))
     assert network.encoder.embedding.shape == (200, 20)
     assert network.encoder.recurrent.shape == (64, 256)
-    assert network.context.inward.shape == (5, 128, 2048)
-    assert network.context.recurrent.shape == (5, 512, 2048)
+    assert network.context.weights.shape == (5, 128 + 512, 2048)
     assert network.scorer.first.shape == (5, 512, 128)
     assert network.scorer.second.shape == (5, 128, 15)
     assert network.classifier.scorer.second.shape == (1, 128, 15)
@@ -134,5 +133,5 @@ def test_sizes_are_the_papers() -> None:
 def test_seeds_give_different_weights() -> None:
     zero, one = (Network(SIZES, jax.random.key(seed)) for seed in (0, 1))
     again = Network(SIZES, jax.random.key(0))
-    assert not np.array_equal(zero.context.recurrent, one.context.recurrent)
-    assert np.array_equal(zero.context.recurrent, again.context.recurrent)
+    assert not np.array_equal(zero.context.weights, one.context.weights)
+    assert np.array_equal(zero.context.weights, again.context.weights)

@@ -13,17 +13,18 @@ from grue.agents import replay as memory
 from grue.agents.replay import EpisodicReplay, Row, Sequences
 
 LENGTH = 4
-add, end_episode = jax.jit(memory.add), jax.jit(memory.end_episode)
+add = jax.jit(memory.add)
+WORDS = 30_000
 sample = jax.jit(memory.sample, static_argnames=("batch", "length"))
 
 
 def row(episode: int, step: int, reward: float = 0.0, terminated: bool = False) -> Row:
     """A row that tells which it is: the score is the episode, the action the step."""
-    observation = jnp.full(LENGTH, 100 * episode + step, jnp.int16)
+    observation = jnp.full(LENGTH, 100 * episode + step, jnp.int32)
     return Row(
         observation,
         jnp.int32(episode),
-        jnp.int16(step),
+        jnp.int32(step),
         jnp.float32(reward),
         jnp.bool_(step % 2 == 0),
         jnp.bool_(terminated),
@@ -33,8 +34,9 @@ def row(episode: int, step: int, reward: float = 0.0, terminated: bool = False) 
 def store(kept: EpisodicReplay, episode: int, rewards: list[float]) -> EpisodicReplay:
     for step, reward in enumerate(rewards):
         last = step == len(rewards) - 1
-        kept = add(kept, row(episode, step, reward, last), jnp.float32(reward))
-    return end_episode(kept, row(episode, len(rewards)))
+        after = row(episode, step + 1)
+        kept = add(kept, row(episode, step, reward, last), after, jnp.bool_(last))
+    return kept
 
 
 def draw(kept: EpisodicReplay, seed: int = 0, batch: int = 64, length: int = 5, **fractions: float):
@@ -60,15 +62,15 @@ def check_sequences(found: Sequences, lengths: dict[int, int]) -> None:
 
 
 def test_nothing_to_sample_until_an_episode_is_stored() -> None:
-    kept = memory.init(40, LENGTH)
+    kept = memory.init(40, LENGTH, WORDS)
     assert not memory.can_sample(kept)
-    kept = add(kept, row(0, 0), jnp.float32(0))
+    kept = add(kept, row(0, 0), row(0, 1), jnp.bool_(False))
     assert not memory.can_sample(kept)
-    assert memory.can_sample(end_episode(kept, row(0, 1)))
+    assert memory.can_sample(add(kept, row(0, 1), row(0, 2), jnp.bool_(True)))
 
 
 def test_sequences_stay_in_their_episode() -> None:
-    kept = memory.init(100, LENGTH)
+    kept = memory.init(100, LENGTH, WORDS)
     lengths = {1: 12, 2: 3, 3: 7}
     for episode, length in lengths.items():
         kept = store(kept, episode, [0.0] * length)
@@ -81,7 +83,7 @@ def test_sequences_stay_in_their_episode() -> None:
 
 
 def test_fractions() -> None:
-    kept = memory.init(1000, LENGTH)
+    kept = memory.init(1000, LENGTH, WORDS)
     rewards = {1: [0.0, 5.0], 2: [0.0, -1.0], 3: [0.0, 0.0], 4: [0.0, 0.0], 5: [3.0, -3.0]}
     for episode, given_rewards in rewards.items():
         kept = store(kept, episode, given_rewards)
@@ -92,7 +94,7 @@ def test_fractions() -> None:
 
 
 def test_without_priority_all_episodes_are_equal() -> None:
-    kept = memory.init(1000, LENGTH)
+    kept = memory.init(1000, LENGTH, WORDS)
     for episode in range(1, 9):
         kept = store(kept, episode, [10.0 if episode == 1 else 0.0] * 3)
     drawn = draw(kept, batch=4000, positive_fraction=0.0, negative_fraction=0.0)
@@ -102,22 +104,22 @@ def test_without_priority_all_episodes_are_equal() -> None:
 
 
 def test_no_rewarded_episode_falls_back_on_all() -> None:
-    kept = store(memory.init(100, LENGTH), 1, [0.0, 0.0])
+    kept = store(memory.init(100, LENGTH, WORDS), 1, [0.0, 0.0])
     assert set(np.asarray(draw(kept).rows.score[:, 0]).tolist()) == {1}
 
 
 def test_old_episodes_give_way() -> None:
-    kept = memory.init(12, LENGTH)
+    kept = memory.init(12, LENGTH, WORDS)
     for episode in range(1, 5):
         kept = store(kept, episode, [1.0] * 3)  # Four rows each: three fit.
     assert set(np.asarray(draw(kept).rows.score[:, 0]).tolist()) == {2, 3, 4}
     # The episode under way takes the place of the oldest, row by row.
-    kept = add(kept, row(5, 0), jnp.float32(0))
+    kept = add(kept, row(5, 0), row(5, 1), jnp.bool_(False))
     assert set(np.asarray(draw(kept).rows.score[:, 0]).tolist()) == {3, 4}
 
 
 def test_the_reward_flags_are_of_one_episode() -> None:
-    kept = store(memory.init(100, LENGTH), 1, [5.0, 0.0])
+    kept = store(memory.init(100, LENGTH, WORDS), 1, [5.0, 0.0])
     kept = store(kept, 2, [0.0, 0.0])
     assert int(kept.positive.count) == 1
     assert not np.asarray(kept.rewards).any()
@@ -130,7 +132,7 @@ def test_the_reward_flags_are_of_one_episode() -> None:
 )
 def test_as_a_list_of_episodes_would(episodes: list[list[float]], seed: int) -> None:
     capacity = 24
-    kept = memory.init(capacity, LENGTH)
+    kept = memory.init(capacity, LENGTH, WORDS)
     for number, rewards in enumerate(episodes, 1):
         kept = store(kept, number, rewards)
     # Newest first, as many as fit whole.
@@ -149,8 +151,13 @@ def test_as_a_list_of_episodes_would(episodes: list[list[float]], seed: int) -> 
 
 @pytest.mark.parametrize("field", Row._fields)
 def test_every_field_comes_back(field: str) -> None:
-    kept = store(memory.init(50, LENGTH), 3, [0.0, 2.0, -1.0])
+    kept = store(memory.init(50, LENGTH, WORDS), 3, [0.0, 2.0, -1.0])
     found = draw(kept, batch=8, length=3)
     expected = [getattr(row(3, s, r, s == 2), field) for s, r in enumerate([0.0, 2.0, -1.0])]
     got = np.asarray(getattr(found.rows, field))[:, :3]
     assert (got == np.stack([np.asarray(e) for e in expected])).all()
+
+
+def test_words_take_as_few_bytes_as_they_need() -> None:
+    assert memory.init(8, LENGTH, 256).stored.observation.dtype == jnp.uint8
+    assert memory.init(8, LENGTH, 257).stored.observation.dtype == jnp.uint16

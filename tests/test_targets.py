@@ -90,10 +90,3 @@ def test_cross_entropy_of_the_command_taken() -> None:
     np.testing.assert_allclose(
         targets.bandit_cross_entropy(logits, admissible), expected, rtol=1e-5, atol=1e-6
     )
-
-
-def test_the_first_states_of_a_sequence_are_not_updated() -> None:
-    valid = jnp.array([[True] * 15, [True] * 8 + [False] * 7])
-    found = targets.after_minimum_history(15, 6, valid)
-    assert found[0].tolist() == [False] * 6 + [True] * 9
-    assert found[1].tolist() == [False] * 6 + [True] * 2 + [False] * 7

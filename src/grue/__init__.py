@@ -17,25 +17,31 @@ if TYPE_CHECKING:
     from grue.errors import BrokenFileError, GrueError, UsageError
     from grue.games.game import Game
     from grue.games.registry import game_names, load
+    from grue.training.config import TrainConfig
+    from grue.training.train import train
 
 _HOMES = {
     "BrokenFileError": "grue.errors",
     "Game": "grue.games.game",
     "GrueError": "grue.errors",
+    "TrainConfig": "grue.training.config",
     "UsageError": "grue.errors",
     "game_names": "grue.games.registry",
     "load": "grue.games.registry",
     "make": "grue.engine.make",
+    "train": "grue.training.train",
 }
 __all__ = [
     "BrokenFileError",
     "Game",
     "GrueError",
+    "TrainConfig",
     "UsageError",
     "__version__",
     "game_names",
     "load",
     "make",
+    "train",
 ]
 
 

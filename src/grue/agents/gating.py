@@ -1,11 +1,13 @@
 """Action gating: which commands may be tried now (the paper's candidate set).
 
-A gate is a small integer, so that runs with different gates can share one program. Where the set
-would be empty all commands are allowed.
+A gate is known by a small integer, so that runs with different gates can share one program: every
+gate is computed, and the run's own is taken. Where the set would be empty all commands are allowed.
+A gate of your own joins them with ``register`` (docs/extending.md).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -14,8 +16,93 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from grue.errors import UsageError
 
-GATES = ("none", "oracle", "dropout", "masking", "cqlh", "acqlh")
+
+class Belief(NamedTuple):
+    """What a gate may go by."""
+
+    key: PRNGKeyArray
+    admissibility: Float[Array, " commands"]
+    """ξ̂, the classifier's estimate."""
+    admissible_set: Bool[Array, " commands"]
+    """The oracle."""
+    threshold: float | Float[Array, ""]
+    """c"""
+
+
+class After(NamedTuple):
+    """What the value after a step may be made of; each for any number of steps."""
+
+    best: Float[Array, "*batch"]
+    """max_a Q(h_{t+1}, a)"""
+    same: Float[Array, "*batch"]
+    """Q(h_{t+1}, a_t), or in the form of equation (4) Q(h_t, a_t)."""
+    admissibility: Float[Array, "*batch"]
+    """ξ̂(h_t, a_t)"""
+
+
+def everything(belief: Belief) -> Bool[Array, " commands"]:
+    return jnp.ones_like(belief.admissible_set)
+
+
+def best(after: After) -> Float[Array, "*batch"]:
+    return after.best
+
+
+class Gate(NamedTuple):
+    candidates: Callable[[Belief], Bool[Array, " commands"]] = everything
+    value: Callable[[After], Float[Array, "*batch"]] = best
+    classifier: bool = False
+    """Whether it needs Φ_C."""
+    soft: bool = False
+    """Whether it steps aside now and then: the paper's ε₁."""
+
+
+def drop_out(belief: Belief) -> Bool[Array, " commands"]:
+    """Each command is in with probability ξ̂."""
+    draws = jax.random.uniform(belief.key, belief.admissibility.shape)
+    return draws < belief.admissibility
+
+
+def mask(belief: Belief) -> Bool[Array, " commands"]:
+    """Commands with ξ̂ ≥ c."""
+    return belief.admissibility >= belief.threshold
+
+
+def consistent(after: After) -> Float[Array, "*batch"]:
+    """CQLH: the best value if the state changed, else that of the same command."""
+    return after.admissibility * after.best + (1 - after.admissibility) * after.same
+
+
+def alternate(after: After) -> Float[Array, "*batch"]:
+    """ACQLH: without the second term."""
+    return after.admissibility * after.best
+
+
+GATES: dict[str, Gate] = {
+    "none": Gate(),
+    "oracle": Gate(lambda belief: belief.admissible_set),
+    "dropout": Gate(drop_out, classifier=True, soft=True),
+    "masking": Gate(mask, classifier=True, soft=True),
+    "cqlh": Gate(value=consistent, classifier=True),
+    "acqlh": Gate(value=alternate, classifier=True),
+}
 NONE, ORACLE, DROPOUT, MASKING, CQLH, ACQLH = range(len(GATES))
+
+
+def register(name: str, gate: Gate) -> None:
+    """Makes a gate known under a name."""
+    GATES[name] = gate
+
+
+def gate_number(name: str) -> int:
+    if name not in GATES:
+        raise UsageError(f"there is no gate {name!r}; the gates are {', '.join(GATES)}")
+    return list(GATES).index(name)
+
+
+def uses_classifier(gate: int | Int[Array, ""]) -> Bool[Array, ""]:
+    """Whether a gate needs Φ_C."""
+    return jnp.array([each.classifier for each in GATES.values()])[gate]
 
 
 class GateSettings(NamedTuple):
@@ -23,13 +110,7 @@ class GateSettings(NamedTuple):
     threshold: float | Float[Array, ""] = 0.001
     """Masking keeps commands that are at least so likely to be admissible: the paper's c."""
     softness: float | Float[Array, ""] = 0.0
-    """How often the learned gates allow all commands: the paper's ε₁."""
-
-
-def gate_number(name: str) -> int:
-    if name not in GATES:
-        raise UsageError(f"there is no gate {name!r}; the gates are {', '.join(GATES)}")
-    return GATES.index(name)
+    """How often the soft gates allow all commands: the paper's ε₁."""
 
 
 def candidate_set(
@@ -38,28 +119,13 @@ def candidate_set(
     admissibility: Float[Array, " commands"],
     admissible_set: Bool[Array, " commands"],
 ) -> Bool[Array, " commands"]:
-    """The commands that may be chosen.
-
-    ``admissibility`` is the classifier's estimate ξ̂ and ``admissible_set`` the oracle. Dropout
-    adds each command with probability ξ̂; masking keeps those with ξ̂ ≥ c. CQLH and ACQLH leave the
-    set as it is and act on the targets.
-    """
+    """The commands that may be chosen. CQLH and ACQLH allow all and act on the targets."""
     draw, soften = jax.random.split(key)
-    everything = jnp.ones_like(admissible_set)
-    by_gate = jnp.stack(
-        [
-            everything,
-            admissible_set,
-            jax.random.uniform(draw, admissibility.shape) < admissibility,
-            admissibility >= settings.threshold,
-            everything,
-            everything,
-        ]
-    )
-    allowed = by_gate[settings.gate]
-    learned = (settings.gate == DROPOUT) | (settings.gate == MASKING)
-    soft = learned & (jax.random.uniform(soften) < settings.softness)
-    return jnp.where(soft | ~allowed.any(), everything, allowed)
+    belief = Belief(draw, admissibility, admissible_set, settings.threshold)
+    allowed = jnp.stack([gate.candidates(belief) for gate in GATES.values()])[settings.gate]
+    may_be_soft = jnp.array([gate.soft for gate in GATES.values()])[settings.gate]
+    soft = may_be_soft & (jax.random.uniform(soften) < settings.softness)
+    return jnp.where(soft | ~allowed.any(), everything(belief), allowed)
 
 
 def choose(

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optax
 from jaxtyping import Array, Bool, Float, Int
 
-from grue.agents import contexts, targets
+from grue.agents import contexts, optimiser, targets
+from grue.agents.agent import Losses
 from grue.agents.contexts import ScoreContexts
-from grue.agents.gating import ACQLH, CQLH, DROPOUT, MASKING
+from grue.agents.gating import uses_classifier
+from grue.agents.kernels.select import Weights, working_dtype
+from grue.agents.kernels.texts import Pool, padded, pool, rows_of
 from grue.agents.network import Network, Outputs
-from grue.agents.replay import Sequences
+from grue.agents.optimiser import AdamState
+from grue.agents.replay import Row, Sequences
 
 
 class LearnerSettings(NamedTuple):
@@ -31,30 +34,41 @@ class LearnerSettings(NamedTuple):
     consistent_with_next: bool = True
     """CQLH in the form of the appendix, Q(h_{t+1}, a_t); else of equation (4), Q(h_t, a_t)."""
     huber: bool = False
+    precision: str = "auto"
+
+
+class Working(NamedTuple):
+    """What follows from θ and is used more than once before θ changes."""
+
+    table: Float[Array, "words gates"]
+    """Each word's share of the encoder's gates."""
+    weights: Weights | None
+    """The context LSTM's as they are multiplied, if that is not as they are learned."""
 
 
 class Learner(NamedTuple):
     network: Network
+    """θ"""
+    working: Working
     target: Network
-    optimiser: Any
-
-
-class Losses(NamedTuple):
-    q: Float[Array, ""]
-    classifier: Float[Array, ""]
-    accuracy: Float[Array, ""]
-    """How often ξ̂ ≥ 1/2 agrees with e_t on the commands that were taken."""
-
-
-def optimiser(settings: LearnerSettings) -> optax.GradientTransformation:
-    return optax.chain(
-        optax.clip_by_global_norm(settings.gradient_clip), optax.adam(settings.learning_rate)
-    )
+    """θ⁻, its context LSTM as it is multiplied."""
+    optimiser: AdamState
 
 
 def init(network: Network, settings: LearnerSettings) -> Learner:
     """θ⁻ ← θ"""
-    return Learner(network, network, optimiser(settings).init(eqx.filter(network, eqx.is_array)))
+    dtype, weights = working_dtype(settings.precision), network.context.weights
+    same = isinstance(weights, tuple) or weights.dtype == dtype
+    working = Working(network.encoder.table(), None if same else weights.astype(dtype))
+    return copy_to_target(Learner(network, working, network, optimiser.init(network)))
+
+
+def copy_to_target(learner: Learner) -> Learner:
+    """θ⁻ ← θ"""
+    target, weights = learner.network, learner.working.weights
+    if weights is not None:
+        target = eqx.tree_at(lambda network: network.context.weights, target, weights)
+    return learner._replace(target=target)
 
 
 def update(
@@ -66,99 +80,128 @@ def update(
 ) -> tuple[Learner, Losses]:
     """One gradient step on L(θ)."""
 
-    def objective(network: Network) -> tuple[Array, Losses]:
-        return loss(network, learner.target, batch, known, command_words, settings)
+    working = learner.working.weights
 
-    slope, losses = eqx.filter_grad(objective, has_aux=True)(learner.network)
-    changes, state = optimiser(settings).update(slope, learner.optimiser)
-    network = eqx.apply_updates(learner.network, changes)
-    return Learner(network, learner.target, state), losses
+    def objective(network: Network) -> tuple[Array, tuple[Losses, Array]]:
+        return loss(network, working, learner.target, batch, known, command_words, settings)
 
-
-def copy_to_target(learner: Learner, now: Bool[Array, ""]) -> Learner:
-    """θ⁻ ← θ, if it is time."""
-    target = jax.tree.map(
-        lambda new, old: jnp.where(now, new, old), learner.network, learner.target
-    )
-    return learner._replace(target=target)
+    slope, (losses, used) = eqx.filter_grad(objective, has_aux=True)(learner.network)
+    with jax.named_scope("optimise"):
+        network, state, working = optimiser.update(
+            learner.network,
+            slope,
+            learner.optimiser,
+            used,
+            working,
+            settings.learning_rate,
+            settings.gradient_clip,
+        )
+    after = Working(network.encoder.table(), working)
+    return Learner(network, after, learner.target, state), losses
 
 
 def loss(
     network: Network,
+    working: Weights | None,
     target: Network,
     batch: Sequences,
     known: ScoreContexts,
     command_words: Int[Array, "commands words"],
     settings: LearnerSettings,
-) -> tuple[Float[Array, ""], Losses]:
-    """L(θ): the mean over the updated states of (y - Q)² and, for learned gates, the BCE."""
+) -> tuple[Float[Array, ""], tuple[Losses, Bool[Array, " heads"]]]:
+    """L(θ): the mean over the updated states of (y - Q)² and, for learned gates, the BCE.
+
+    The first n states of a sequence are history alone: nothing is asked of them. Beside the loss
+    its parts, and which heads took part.
+    """
+    n = settings.minimum_history
     heads = jax.vmap(jax.vmap(lambda score: contexts.head(known, score, settings.heads)))(
         batch.rows.score
-    )
-    action = batch.rows.action[:, :-1].astype(jnp.int32)
-    before = jnp.where(batch.previous < 0, settings.look, batch.previous)
-    batch = batch._replace(previous=before)
-    ours = run(network, batch, heads, command_words)
-    q_t = _of(ours.values[:, :-1], action)
-    logit = _of(ours.logits[:, :-1], action)
+    ).T
+    with jax.named_scope("sample"):
+        texts = distinct_texts(batch, command_words, settings.look)
+    rows, valid = jax.tree.map(lambda field: field.swapaxes(0, 1)[n:], (batch.rows, batch.valid))
+    rows = jax.tree.map(lambda field: field[:-1], rows)
 
-    y = sequence_targets(run(target, batch, heads, command_words), batch, settings)
-    length = action.shape[1]
-    counts = targets.after_minimum_history(length, settings.minimum_history, batch.valid)
+    ours = run(network, working, texts, heads[:-1], n)
+    y = sequence_targets(run(target, None, texts, heads, n), rows, settings)
+    q_t = of_action(ours.values, rows.action)
+    logit = of_action(ours.logits, rows.action)
     error = targets.huber_error(y, q_t) if settings.huber else targets.squared_error(y, q_t)
-    admissible = batch.rows.admissible[:, :-1]
-    entropy = targets.bandit_cross_entropy(logit, admissible)
+    entropy = targets.bandit_cross_entropy(logit, rows.admissible)
     losses = Losses(
-        _mean(error, counts),
-        _mean(entropy, counts),
-        _mean(((logit >= 0) == admissible).astype(jnp.float32), counts),
+        _mean(error, valid),
+        _mean(entropy, valid),
+        _mean(((logit >= 0) == rows.admissible).astype(jnp.float32), valid),
     )
-    return losses.q + uses_classifier(settings.gate) * losses.classifier, losses
+    used = (heads[:-1, :, None] == jnp.arange(len(network.context.weights))).any((0, 1))
+    return losses.q + uses_classifier(settings.gate) * losses.classifier, (losses, used)
 
 
 def sequence_targets(
-    theirs: Outputs, batch: Sequences, settings: LearnerSettings
-) -> Float[Array, "batch steps"]:
-    """TARGETS of Algorithm 1: y for every step of every sequence, from the target network."""
-    action = batch.rows.action[:, :-1].astype(jnp.int32)
-    q_next = theirs.values[:, 1:]
-    same = q_next if settings.consistent_with_next else theirs.values[:, :-1]
-    admissibility = jax.nn.sigmoid(_of(theirs.logits[:, :-1], action))
-    value = targets.next_value(settings.gate, q_next, _of(same, action), admissibility)
-    return targets.q_target(
-        batch.rows.reward[:, :-1], batch.rows.terminated[:, :-1], value, settings.discount
+    theirs: Outputs, rows: Row, settings: LearnerSettings
+) -> Float[Array, "steps batch"]:
+    """TARGETS of Algorithm 1: y for every step, from the target network's view of it and after."""
+    q_next = theirs.values[1:]
+    same = q_next if settings.consistent_with_next else theirs.values[:-1]
+    admissibility = jax.nn.sigmoid(of_action(theirs.logits[:-1], rows.action))
+    value = targets.next_value(settings.gate, q_next, of_action(same, rows.action), admissibility)
+    return targets.q_target(rows.reward, rows.terminated, value, settings.discount)
+
+
+class Texts(NamedTuple):
+    """The distinct texts of a batch, and where each step finds its two."""
+
+    pool: Pool
+    seen: Int[Array, "rows batch"]
+    """o_t"""
+    said: Int[Array, "rows batch"]
+    """a_{t-1}"""
+
+
+def distinct_texts(
+    batch: Sequences, command_words: Int[Array, "commands words"], look: int
+) -> Texts:
+    """The feedback of a batch and the commands before it: each text once."""
+    previous = jnp.where(batch.previous < 0, look, batch.previous).T
+    observations = batch.rows.observation.swapaxes(0, 1)
+    steps, size, length = observations.shape
+    length = max(length, command_words.shape[1])
+    texts = jnp.concatenate(
+        [padded(observations.reshape(steps * size, -1), length), padded(command_words, length)]
     )
+    commands = len(command_words)
+    spoken = (previous.reshape(-1)[:, None] == jnp.arange(commands)).any(0)
+    used = jnp.concatenate([jnp.ones(steps * size, bool), spoken])
+    found, place = pool(texts, used)
+    return Texts(found, place[: steps * size].reshape(steps, size), place[steps * size :][previous])
 
 
 def run(
     network: Network,
-    batch: Sequences,
-    heads: Int[Array, "batch rows"],
-    command_words: Int[Array, "commands words"],
+    working: Weights | None,
+    texts: Texts,
+    heads: Int[Array, "rows batch"],
+    first: int,
 ) -> Outputs:
-    """The network along every sequence, from an empty memory."""
-    size, rows = heads.shape
-    texts = batch.rows.observation.reshape(size * rows, -1).astype(jnp.int32)
-    seen = network.encoder(texts).reshape(size, rows, -1)
-    # Every command is read once.
-    said = network.encoder(command_words)[batch.previous]
-    inputs = jnp.concatenate([seen, said], axis=-1)
-    return jax.vmap(network.sequence)(heads, inputs)
+    """The network along every sequence, from an empty memory; its outputs from a row on."""
+    steps = len(heads)
+    with jax.named_scope("encode"):
+        vectors = network.encoder.read(texts.pool)
+        both = [rows_of(vectors, place[:steps]) for place in (texts.seen, texts.said)]
+    with jax.named_scope("context"):
+        states = network.states(heads, jnp.concatenate(both, axis=-1), working)[first:]
+    with jax.named_scope("score"):
+        return network.outputs(heads[first:], states)
 
 
-def uses_classifier(gate: int | Int[Array, ""]) -> Bool[Array, ""]:
-    """Whether a gate needs Φ_C: the oracle and no gate do not."""
-    needing = jnp.array([DROPOUT, MASKING, CQLH, ACQLH])
-    return (needing == gate).any()
-
-
-def _of(
-    values: Float[Array, "batch steps commands"], action: Int[Array, "batch steps"]
-) -> Float[Array, "batch steps"]:
+def of_action(
+    values: Float[Array, "steps batch commands"], action: Int[Array, "steps batch"]
+) -> Float[Array, "steps batch"]:
     return jnp.take_along_axis(values, action[..., None], axis=-1)[..., 0]
 
 
 def _mean(
-    values: Float[Array, "batch steps"], counts: Bool[Array, "batch steps"]
+    values: Float[Array, "steps batch"], counts: Bool[Array, "steps batch"]
 ) -> Float[Array, ""]:
     return jnp.where(counts, values, 0.0).sum() / jnp.maximum(counts.sum(), 1)

@@ -14,6 +14,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from grue.agents.kernels import select
+from grue.agents.kernels.cell import cell
+from grue.agents.kernels.texts import Pool
 from grue.games.tokens import PADDING
 
 
@@ -50,14 +53,23 @@ class TextEncoder(eqx.Module):
         self.recurrent = _uniform(keys[2], (sizes.encoder, gates), sizes.encoder)
         self.bias = jnp.zeros(gates)
 
+    def table(self) -> Float[Array, "words gates"]:
+        """Embedding and input weights folded: a word's share of the gates is one row."""
+        return self.embedding @ self.inward + self.bias
+
+    def read(
+        self, pool: Pool, table: Float[Array, "words gates"] | None = None
+    ) -> Float[Array, "texts encoder"]:
+        """One vector for each text of a pool; ``table`` if it is at hand."""
+        return select.encode(self.table() if table is None else table, self.recurrent, pool)
+
     def __call__(self, texts: Int[Array, "texts length"]) -> Float[Array, "texts encoder"]:
-        """One vector for each text; a text without words gives zeros."""
-        # Embedding and input weights folded: a word's share of the gates is one row.
-        rows = self.embedding @ self.inward + self.bias
+        """The same, plainly: one vector for each text, zeros for one without words."""
+        rows = self.table()
         start = jnp.zeros((len(texts), len(self.recurrent)))
 
         def read(memory: Memory, words: Int[Array, " texts"]):
-            following = _lstm(rows[words] + memory.h @ self.recurrent, memory.c)
+            following = Memory(*cell(rows[words] + memory.h @ self.recurrent, memory.c))
             return following, following.h
 
         _, states = jax.lax.scan(read, Memory(start, start), texts.T)
@@ -69,16 +81,14 @@ class TextEncoder(eqx.Module):
 class ContextLSTM(eqx.Module):
     """H(k): one LSTM for each head, all on the same memory."""
 
-    inward: Float[Array, "heads inputs gates"]
-    recurrent: Float[Array, "heads context gates"]
+    weights: select.Weights
+    """For each head the rows of the inputs, then those of the memory."""
     bias: Float[Array, "heads gates"]
 
     def __init__(self, sizes: NetworkSizes, key: PRNGKeyArray) -> None:
-        keys = jax.random.split(key)
         gates = 4 * sizes.context
-        shape = (sizes.heads, 2 * sizes.encoder, gates)
-        self.inward = _uniform(keys[0], shape, sizes.context)
-        self.recurrent = _uniform(keys[1], (sizes.heads, sizes.context, gates), sizes.context)
+        shape = (sizes.heads, 2 * sizes.encoder + sizes.context, gates)
+        self.weights = select.laid_out(_uniform(key, shape, sizes.context))
         self.bias = jnp.zeros((sizes.heads, gates))
 
     def __call__(
@@ -87,8 +97,9 @@ class ContextLSTM(eqx.Module):
         memory: Memory,
         inputs: Float[Array, " inputs"],
     ) -> Memory:
-        gates = inputs @ self.inward[head] + memory.h @ self.recurrent[head] + self.bias[head]
-        return _lstm(gates, memory.c)
+        """One step, plainly."""
+        rows = jnp.concatenate([inputs, memory.h])
+        return Memory(*cell(rows @ jnp.stack(self.weights)[head] + self.bias[head], memory.c))
 
 
 class ActionScorer(eqx.Module):
@@ -109,10 +120,14 @@ class ActionScorer(eqx.Module):
         self.second_bias = jnp.zeros((sizes.heads, sizes.commands))
 
     def __call__(
-        self, head: Int[Array, ""], h: Float[Array, " context"]
-    ) -> Float[Array, " commands"]:
-        hidden = jax.nn.relu(h @ self.first[head] + self.first_bias[head])
-        return hidden @ self.second[head] + self.second_bias[head]
+        self, head: Int[Array, "*batch"], h: Float[Array, "*batch context"]
+    ) -> Float[Array, "*batch commands"]:
+        # All heads in one product, then the others' hidden units set to nothing: small beside the
+        # context LSTM, and no weights are copied.
+        mine = jax.nn.one_hot(head, len(self.first))
+        hidden = jnp.einsum("...c,kch->...kh", h, self.first) + self.first_bias
+        hidden = jax.nn.relu(hidden) * mine[..., None]
+        return jnp.einsum("...kh,kha->...a", hidden, self.second) + mine @ self.second_bias
 
 
 class AdmissibilityClassifier(eqx.Module):
@@ -123,8 +138,8 @@ class AdmissibilityClassifier(eqx.Module):
     def __init__(self, sizes: NetworkSizes, key: PRNGKeyArray) -> None:
         self.scorer = ActionScorer(sizes._replace(heads=1), key)
 
-    def __call__(self, h: Float[Array, " context"]) -> Float[Array, " commands"]:
-        return self.scorer(jnp.int32(0), h)
+    def __call__(self, h: Float[Array, "*batch context"]) -> Float[Array, "*batch commands"]:
+        return self.scorer(jnp.zeros(h.shape[:-1], jnp.int32), h)
 
 
 class Outputs(NamedTuple):
@@ -151,38 +166,53 @@ class Network(eqx.Module):
 
     def memory(self) -> Memory:
         """h_0 = 0"""
-        zeros = jnp.zeros(self.context.recurrent.shape[1])
+        zeros = jnp.zeros(self.context.bias.shape[1] // 4)
         return Memory(zeros, zeros)
 
     def inputs(
-        self, observation: Int[Array, " length"], command: Int[Array, " words"]
+        self,
+        observation: Int[Array, " length"],
+        command: Int[Array, " spoken"],
+        table: Float[Array, "words gates"] | None = None,
     ) -> Float[Array, " inputs"]:
         """w_t: the feedback and the command before it, each read by Φ_R."""
-        return jnp.concatenate([self.encoder(observation[None])[0], self.encoder(command[None])[0]])
+        return self.encoder.read(select.pair(observation, command), table)[:2].reshape(-1)
 
     def step(
-        self, head: Int[Array, ""], memory: Memory, inputs: Float[Array, " inputs"]
+        self,
+        head: Int[Array, ""],
+        memory: Memory,
+        inputs: Float[Array, " inputs"],
+        working: select.Weights | None = None,
     ) -> tuple[Memory, Outputs]:
         """h_t, Q(h_t, ·) of the head in charge, and ξ̂(h_t, ·)."""
-        memory = self.context(head, memory, inputs)
-        return memory, Outputs(self.scorer(head, memory.h), self.classifier(memory.h))
+        working = self.context.weights if working is None else working
+        memory = Memory(*select.step(working, self.context.bias, head, inputs, *memory))
+        return memory, self.outputs(head, memory.h)
+
+    def outputs(self, head: Int[Array, "*batch"], h: Float[Array, "*batch context"]) -> Outputs:
+        return Outputs(self.scorer(head, h), self.classifier(h))
+
+    def states(
+        self,
+        heads: Int[Array, "steps batch"],
+        inputs: Float[Array, "steps batch inputs"],
+        working: select.Weights | None = None,
+    ) -> Float[Array, "steps batch context"]:
+        """h_t along sequences that start with an empty memory."""
+        working = self.context.weights if working is None else working
+        return select.unroll(self.context.weights, working, self.context.bias, heads, inputs)
 
     def sequence(
         self, heads: Int[Array, " length"], inputs: Float[Array, "length inputs"]
     ) -> Outputs:
-        """The outputs along a sequence that starts with an empty memory."""
+        """The outputs along one sequence, plainly."""
 
         def one(memory: Memory, at: tuple[Array, Array]):
-            return self.step(at[0], memory, at[1])
+            memory = self.context(at[0], memory, at[1])
+            return memory, self.outputs(at[0], memory.h)
 
         return jax.lax.scan(one, self.memory(), (heads, inputs))[1]
-
-
-def _lstm(gates: Float[Array, "*batch gates"], c: Float[Array, "*batch context"]) -> Memory:
-    keep, take, show, new = jnp.split(gates, 4, axis=-1)
-    # The forget gate starts out open.
-    c = jax.nn.sigmoid(keep + 1.0) * c + jax.nn.sigmoid(take) * jnp.tanh(new)
-    return Memory(jax.nn.sigmoid(show) * jnp.tanh(c), c)
 
 
 def _uniform(key: PRNGKeyArray, shape: tuple[int, ...], fan: int) -> Array:

@@ -36,8 +36,15 @@ class Ring(NamedTuple):
     """How many were ever added."""
 
 
+class Stored(NamedTuple):
+    """The rows as they are kept: words in as few bytes as they need, the rest in one array."""
+
+    observation: Int[Array, "capacity length"]
+    facts: Int[Array, "capacity facts"]
+
+
 class EpisodicReplay(NamedTuple):
-    rows: Row
+    stored: Stored
     written: Int[Array, ""]
     """How many rows were ever written; a row's number never changes, its place is the remainder."""
     began: Int[Array, ""]
@@ -59,46 +66,43 @@ class Sequences(NamedTuple):
     """Which steps are there: short episodes leave the end empty."""
 
 
-def init(capacity: int, observation_length: int, shortest_episode: int = 4) -> EpisodicReplay:
-    """An empty memory for so many rows."""
+def init(
+    capacity: int, observation_length: int, words: int, shortest_episode: int = 4
+) -> EpisodicReplay:
+    """An empty memory for so many rows of texts over so many words."""
     episodes = max(1, capacity // shortest_episode)
 
     def ring() -> Ring:
         places = jnp.zeros(episodes, jnp.int32)
         return Ring(places, places, jnp.int32(0), jnp.int32(0))
 
-    rows = Row(
-        observation=jnp.zeros((capacity, observation_length), jnp.int16),
-        score=jnp.zeros(capacity, jnp.int32),
-        action=jnp.zeros(capacity, jnp.int16),
-        reward=jnp.zeros(capacity, jnp.float32),
-        admissible=jnp.zeros(capacity, bool),
-        terminated=jnp.zeros(capacity, bool),
+    token = jnp.uint8 if words <= 256 else jnp.uint16
+    stored = Stored(
+        jnp.zeros((capacity, observation_length), token), jnp.zeros((capacity, 4), jnp.int32)
     )
     zero = jnp.int32(0)
-    return EpisodicReplay(rows, zero, zero, jnp.zeros(2, bool), ring(), ring(), ring())
+    return EpisodicReplay(stored, zero, zero, jnp.zeros(2, bool), ring(), ring(), ring())
 
 
-def add(replay: EpisodicReplay, row: Row, reward: Float[Array, ""]) -> EpisodicReplay:
-    """Adds a step to the episode under way; ``reward`` is that of the step."""
-    rewards = replay.rewards | jnp.stack([reward > 0, reward < 0])
-    return _forget(_write(replay, row)._replace(rewards=rewards))
+def add(replay: EpisodicReplay, row: Row, last: Row, over: Bool[Array, ""]) -> EpisodicReplay:
+    """Adds a step to the episode under way.
 
-
-def end_episode(replay: EpisodicReplay, last: Row) -> EpisodicReplay:
-    """Stores the episode: its last row holds what was seen after the last step."""
-    length = replay.written - replay.began
-    replay = _write(replay, last)
-    positive, negative = replay.rewards
-    always = jnp.bool_(True)
+    ``last`` holds what was seen after the step: it is kept if the episode is over, and otherwise
+    the next step's row takes its place.
+    """
+    replay = _write(replay, row, last)
+    rewards = replay.rewards | jnp.stack([row.reward > 0, row.reward < 0])
+    length = replay.written + 1 - replay.began
     replay = replay._replace(
-        whole=_append(replay.whole, replay.began, length, always),
-        positive=_append(replay.positive, replay.began, length, positive),
-        negative=_append(replay.negative, replay.began, length, negative),
-        began=replay.written,
-        rewards=jnp.zeros(2, bool),
+        written=replay.written + 1 + over,
+        whole=_append(replay.whole, replay.began, length, over),
+        positive=_append(replay.positive, replay.began, length, over & rewards[0]),
+        negative=_append(replay.negative, replay.began, length, over & rewards[1]),
+        began=jnp.where(over, replay.written + 2, replay.began),
+        rewards=rewards & ~over,
     )
-    return _forget(replay)
+    # The second row is there too, for now.
+    return _forget(replay, replay.written + ~over)
 
 
 def can_sample(replay: EpisodicReplay) -> Bool[Array, ""]:
@@ -135,19 +139,41 @@ def sample(
     at = offset[:, None] + jnp.arange(length + 1)
     # Past the end the last row is read again: it is marked as not there.
     numbers = first[:, None] + jnp.minimum(at, steps[:, None])
-    capacity = len(replay.rows.score)
-    rows = jax.tree.map(lambda field: field[numbers % capacity], replay.rows)
-    before = replay.rows.action[(numbers - 1) % capacity]
+    capacity = len(replay.stored.facts)
+    rows = _unpack(jax.tree.map(lambda field: field[numbers % capacity], replay.stored))
+    before = replay.stored.facts[(numbers - 1) % capacity, 1]
     previous = jnp.where(numbers == first[:, None], -1, before)
     return Sequences(rows, previous.astype(jnp.int32), at[:, :-1] < steps[:, None])
 
 
-def _write(replay: EpisodicReplay, row: Row) -> EpisodicReplay:
-    place = replay.written % len(replay.rows.score)
-    rows = jax.tree.map(
-        lambda field, value: field.at[place].set(jnp.asarray(value, field.dtype)), replay.rows, row
+def _pack(row: Row) -> Stored:
+    reward = jax.lax.bitcast_convert_type(jnp.asarray(row.reward, jnp.float32), jnp.int32)
+    flags = row.admissible + 2 * row.terminated.astype(jnp.int32)
+    return Stored(row.observation, jnp.stack([row.score, row.action, reward, flags], axis=-1))
+
+
+def _unpack(stored: Stored) -> Row:
+    score, action, reward, flags = jnp.moveaxis(stored.facts, -1, 0)
+    return Row(
+        stored.observation.astype(jnp.int32),
+        score,
+        action,
+        jax.lax.bitcast_convert_type(reward, jnp.float32),
+        flags % 2 == 1,
+        flags >= 2,
     )
-    return replay._replace(rows=rows, written=replay.written + 1)
+
+
+def _write(replay: EpisodicReplay, row: Row, following: Row) -> EpisodicReplay:
+    """Writes two rows; the second does not count yet."""
+    places = (replay.written + jnp.arange(2)) % len(replay.stored.facts)
+    both = jax.tree.map(lambda *fields: jnp.stack(fields), _pack(row), _pack(following))
+    stored = jax.tree.map(
+        lambda field, values: field.at[places].set(values.astype(field.dtype)),
+        replay.stored,
+        both,
+    )
+    return replay._replace(stored=stored)
 
 
 def _append(
@@ -163,17 +189,16 @@ def _append(
     )
 
 
-def _forget(replay: EpisodicReplay) -> EpisodicReplay:
+def _forget(replay: EpisodicReplay, written: Int[Array, ""]) -> EpisodicReplay:
     """Drops episodes whose first row has been written over."""
-    gone_before = replay.written - len(replay.rows.score)
+    gone_before = written - len(replay.stored.facts)
 
     def forget(ring: Ring) -> Ring:
-        size = len(ring.first)
-
-        def stale(oldest: Int[Array, ""]) -> Bool[Array, ""]:
-            return (oldest < ring.count) & (ring.first[oldest % size] < gone_before)
-
-        oldest = jax.lax.while_loop(stale, lambda oldest: oldest + 1, ring.oldest)
+        oldest = ring.oldest
+        # A step moves the edge by two rows at most, and no episode is shorter than that.
+        for _ in range(2):
+            first = ring.first[oldest % len(ring.first)]
+            oldest = oldest + ((oldest < ring.count) & (first < gone_before))
         return ring._replace(oldest=oldest)
 
     return replay._replace(

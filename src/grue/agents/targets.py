@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from grue.agents.gating import ACQLH, CQLH
+from grue.agents.gating import GATES, After
 
 
 def q_target(
@@ -37,10 +37,8 @@ def next_value(
     ``q_next_same`` is Q(h_{t+1}, a_t) in the appendix and in Algorithm 1, and Q(h_t, a_t) in
     equation (4) of the text.
     """
-    best = q_next.max(-1)
-    consistent = admissibility * best + (1 - admissibility) * q_next_same
-    alternate = admissibility * best
-    return jnp.where(gate == CQLH, consistent, jnp.where(gate == ACQLH, alternate, best))
+    after = After(q_next.max(-1), q_next_same, admissibility)
+    return jnp.stack([each.value(after) for each in GATES.values()])[gate]
 
 
 def squared_error(
@@ -63,13 +61,3 @@ def bandit_cross_entropy(
 ) -> Float[Array, "*batch"]:
     """BCE(e_t, ξ̂(h_t, a_t)) of the command that was taken: no other one's answer is known."""
     return jnp.logaddexp(0.0, jnp.where(admissible, -logit, logit))
-
-
-def after_minimum_history(
-    length: int, minimum_history: int, valid: Bool[Array, "*batch length"]
-) -> Bool[Array, "*batch length"]:
-    """Which states of a sequence are updated: not the first n, nor what lies past its end.
-
-    The appendix: errors from o_1 … o_n are not propagated, for want of history.
-    """
-    return valid & (jnp.arange(length) >= minimum_history)

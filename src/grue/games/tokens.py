@@ -61,6 +61,12 @@ class Vocabulary:
         except KeyError as error:
             raise ValueError(f"the word {error.args[0]!r} is not in the vocabulary") from None
 
+    def table(self, texts: Sequence[str]) -> list[list[int]]:
+        """The numbers of some texts as rows of one length, padded at the end."""
+        rows = [self.encode(text) for text in texts]
+        longest = max(map(len, rows), default=0)
+        return [row + [PADDING] * (longest - len(row)) for row in rows]
+
     def decode(self, numbers: Sequence[int]) -> str:
         """The text of some numbers; padding is left out."""
         return join(self.words[n - 1] for n in map(int, numbers) if n != PADDING)

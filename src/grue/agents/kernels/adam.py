@@ -1,0 +1,31 @@
+"""One step of Adam on an array; the same lines run inside the GPU's kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+KEEP_FIRST, KEEP_SECOND, TINY = 0.9, 0.999, 1e-8
+"""β₁, β₂ and ε of the paper, optax's defaults."""
+
+Rates = Float[Array, "3"]
+"""The gradient's scale, the step's length, and what v is divided by."""
+
+
+def rates(count: Int[Array, ""], scale: Float[Array, ""], learning_rate: float) -> Rates:
+    """For the step of this number, counted from 1."""
+    first = learning_rate / (1 - KEEP_FIRST ** count.astype(jnp.float32))
+    second = 1 / (1 - KEEP_SECOND ** count.astype(jnp.float32))
+    return jnp.stack([scale, first, second])
+
+
+def moved(
+    theta: Array, m: Array, v: Array, gradient: Array, now: Rates | Sequence[Array]
+) -> tuple[Array, Array, Array]:
+    """θ, m and v after a step."""
+    gradient = gradient * now[0]
+    m = KEEP_FIRST * m + (1 - KEEP_FIRST) * gradient
+    v = KEEP_SECOND * v + (1 - KEEP_SECOND) * gradient * gradient
+    return theta - now[1] * m / (jnp.sqrt(v * now[2]) + TINY), m, v

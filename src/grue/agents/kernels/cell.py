@@ -1,0 +1,51 @@
+"""One LSTM cell and its gradient; gates in the order keep, take, show, new."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+
+def cell(
+    gates: Float[Array, "*batch gates"], c: Float[Array, "*batch units"]
+) -> tuple[Float[Array, "*batch units"], Float[Array, "*batch units"]]:
+    """h and c of the next step."""
+    return cell_of_parts(jnp.split(gates, 4, axis=-1), c)
+
+
+def cell_of_parts(gates: Sequence[Array], c: Array) -> tuple[Array, Array]:
+    keep, take, show, new = gates
+    # The forget gate starts out open.
+    c = jax.nn.sigmoid(keep + 1.0) * c + jax.nn.sigmoid(take) * jnp.tanh(new)
+    return jax.nn.sigmoid(show) * jnp.tanh(c), c
+
+
+def cell_backward(
+    gates: Float[Array, "*batch gates"],
+    c_before: Float[Array, "*batch units"],
+    c: Float[Array, "*batch units"],
+    dh: Float[Array, "*batch units"],
+    dc: Float[Array, "*batch units"],
+) -> tuple[Float[Array, "*batch gates"], Float[Array, "*batch units"]]:
+    """The gradient of the gates, and that of the cell before."""
+    parts, dc = cell_backward_of_parts(jnp.split(gates, 4, axis=-1), c_before, c, dh, dc)
+    return jnp.concatenate(parts, axis=-1), dc
+
+
+def cell_backward_of_parts(
+    gates: Sequence[Array], c_before: Array, c: Array, dh: Array, dc: Array
+) -> tuple[list[Array], Array]:
+    keep, take, show, new = gates
+    keep, take, show = (jax.nn.sigmoid(gate) for gate in (keep + 1.0, take, show))
+    new, shown = jnp.tanh(new), jnp.tanh(c)
+    dc = dc + dh * show * (1 - shown * shown)
+    parts = [
+        dc * c_before * keep * (1 - keep),
+        dc * new * take * (1 - take),
+        dh * shown * show * (1 - show),
+        dc * take * (1 - new * new),
+    ]
+    return parts, dc * keep

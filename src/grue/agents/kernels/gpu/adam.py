@@ -1,0 +1,77 @@
+"""Adam in place, on the heads of the context LSTM that were ever touched."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jaxtyping import Array, Bool, Float
+
+from grue.agents.kernels.adam import Rates, moved
+from grue.agents.kernels.gpu.tile import POINTWISE, call, floats
+
+
+def adam(
+    theta: Float[Array, "heads rows gates"],
+    m: Float[Array, "heads rows gates"],
+    v: Float[Array, "heads rows gates"],
+    gradient: Float[Array, "heads rows gates"],
+    working: Float[Array, "heads rows gates"],
+    touched: Bool[Array, " heads"],
+    now: Rates,
+    interpret: bool = False,
+) -> tuple[Array, Array, Array, Array]:
+    """One step of Adam in place, on the heads that were ever touched."""
+    count, rows, gates = theta.shape
+    tile = POINTWISE
+
+    def kernel(theta_ref, m_ref, v_ref, g_ref, _, touched_ref, now_ref, *out):
+        k = pl.program_id(0)
+        at = (k, pl.ds(pl.program_id(1) * tile.rows, tile.rows))
+        at = (*at, pl.ds(pl.program_id(2) * tile.columns, tile.columns))
+
+        @pl.when(touched_ref[k] > 0)
+        def _():
+            now = [now_ref[i] for i in range(3)]
+            new = moved(theta_ref[at], m_ref[at], v_ref[at], g_ref[at], now)
+            for ref, value in zip(out, (*new, new[0]), strict=True):
+                ref[at] = value.astype(ref.dtype)
+
+    old = (theta, m, v, working)
+    program = call(
+        "adam",
+        kernel,
+        [jax.ShapeDtypeStruct(one.shape, one.dtype) for one in old],
+        (count, rows // tile.rows, gates // tile.columns),
+        tile,
+        interpret,
+        in_place={0: 0, 1: 1, 2: 2, 4: 3},
+    )
+    theta, m, v, working = program(theta, m, v, gradient, working, touched.astype(jnp.int32), now)
+    return theta, m, v, working
+
+
+def sum_of_squares(
+    gradient: Float[Array, "heads rows gates"],
+    touched: Bool[Array, " heads"],
+    interpret: bool = False,
+) -> Float[Array, ""]:
+    """Over the heads that were ever touched."""
+    count, rows, gates = gradient.shape
+    tile = POINTWISE
+    parts = rows // tile.rows
+
+    def kernel(g_ref, touched_ref, out_ref):
+        k = pl.program_id(0)
+        here = pl.ds(pl.program_id(1) * tile.rows, tile.rows)
+
+        def add(n, acc):
+            some = g_ref[k, here, pl.ds(n * tile.columns, tile.columns)]
+            return acc + some * some
+
+        zeros = jnp.zeros((tile.rows, tile.columns), jnp.float32)
+        turns = gates // tile.columns * touched_ref[k]
+        out_ref[k, pl.program_id(1)] = jnp.sum(jax.lax.fori_loop(0, turns, add, zeros))
+
+    program = call("sum_of_squares", kernel, floats(count, parts), (count, parts), tile, interpret)
+    return program(gradient, touched.astype(jnp.int32)).sum()

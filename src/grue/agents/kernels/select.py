@@ -1,0 +1,143 @@
+"""The operations for the machine at hand."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from grue.agents.kernels import cpu
+from grue.agents.kernels.adam import Rates, moved
+from grue.agents.kernels.texts import BLOCK, Pool, padded
+from grue.games.tokens import PADDING
+
+Stacked = Float[Array, "heads rows gates"]
+Weights = Stacked | cpu.Heads
+"""All heads in one array on a GPU, each in its own on a CPU."""
+
+
+def laid_out(weights: Stacked) -> Weights:
+    """Weights as this machine likes them."""
+    return weights if _has_gpu() else tuple(weights)
+
+
+def working_dtype(precision: str) -> jnp.dtype:
+    """The type in which the context LSTM's weights are multiplied."""
+    if precision == "auto":
+        precision = "bfloat16" if _has_gpu() else "float32"
+    return jnp.dtype(precision)
+
+
+def encode(
+    table: Float[Array, "words gates"], recurrent: Float[Array, "encoder gates"], pool: Pool
+) -> Float[Array, "texts encoder"]:
+    """The mean of the encoder's states over the words of each text of a pool."""
+    if _has_gpu() and _is_power(len(recurrent)):
+        from grue.agents.kernels import gpu
+
+        return gpu.encode(table, recurrent, pool)
+    return cpu.encode(table, recurrent, pool)
+
+
+def unroll(
+    weights: Weights,
+    working: Weights,
+    bias: Float[Array, "heads gates"],
+    heads: Int[Array, "steps batch"],
+    inputs: Float[Array, "steps batch inputs"],
+) -> Float[Array, "steps batch context"]:
+    """The context LSTM along sequences. ``working`` are the weights as they are multiplied."""
+    if _fits(weights) and _is_power(heads.shape[1]):
+        from grue.agents.kernels import gpu
+
+        return gpu.unroll(weights, bias, working, heads, inputs)
+    return cpu.unroll(tuple(weights), bias, heads, inputs)
+
+
+def step(
+    working: Weights,
+    bias: Float[Array, "heads gates"],
+    head: Int[Array, ""],
+    inputs: Float[Array, " inputs"],
+    h: Float[Array, " context"],
+    c: Float[Array, " context"],
+) -> tuple[Float[Array, " context"], Float[Array, " context"]]:
+    """One step of the context LSTM: h and c."""
+    if _fits(working):
+        from grue.agents.kernels import gpu
+
+        return gpu.step_one(working, bias, head, inputs, h, c)
+    rows = jnp.concatenate([inputs, h])[None]
+    gates = cpu.by_one_head(rows, head, tuple(working))[0] + bias[head]
+    return cpu.cell(gates, c)
+
+
+def adam(
+    theta: Weights,
+    m: Weights,
+    v: Weights,
+    gradient: Weights,
+    working: Weights | None,
+    touched: Bool[Array, " heads"],
+    now: Rates,
+) -> tuple[Weights, Weights, Weights, Weights | None]:
+    """One step of Adam on the heads that were ever touched; the others would not move."""
+    if working is not None and _fits(theta):
+        from grue.agents.kernels import gpu
+
+        return gpu.adam(theta, m, v, gradient, working, touched, now)
+    if isinstance(theta, tuple):
+        return *_adam_by_head((theta, m, v), gradient, touched, now), None
+    new = moved(theta, m, v, gradient, now)
+    return *new, None if working is None else new[0].astype(working.dtype)
+
+
+def _adam_by_head(
+    old: tuple[cpu.Heads, ...], gradient: cpu.Heads, touched: Bool[Array, " heads"], now: Rates
+) -> tuple[cpu.Heads, ...]:
+    new = [
+        jax.lax.cond(
+            touched[k], lambda *four: moved(*four, now), lambda *four: four[:3], *each, gradient[k]
+        )
+        for k, each in enumerate(zip(*old, strict=True))
+    ]
+    theta, m, v = zip(*new, strict=True)
+    return theta, m, v
+
+
+def sum_of_squares(gradient: Weights, touched: Bool[Array, " heads"]) -> Float[Array, ""]:
+    """Over the heads that were ever touched: the others have no gradient."""
+    if _fits(gradient):
+        from grue.agents.kernels import gpu
+
+        return gpu.sum_of_squares(gradient, touched)
+    squares = [
+        jax.lax.cond(touched[k], lambda g: jnp.square(g).sum(), lambda g: jnp.float32(0), each)
+        for k, each in enumerate(gradient)
+    ]
+    return sum(squares, jnp.float32(0))
+
+
+def pair(one: Int[Array, " length"], two: Int[Array, " spoken"]) -> Pool:
+    """A pool of two texts."""
+    length = max(len(one), len(two))
+    texts = jnp.concatenate([padded(one[None], length), padded(two[None], length)])
+    if _has_gpu():
+        texts = jnp.pad(texts, ((0, BLOCK - 2), (0, 0)), constant_values=PADDING)
+    lengths = (texts != PADDING).sum(1).astype(jnp.int32)
+    ends = jnp.cumsum(lengths)
+    return Pool(texts, lengths, ends - lengths, ends[-1])
+
+
+def _has_gpu() -> bool:
+    return jax.default_backend() == "gpu"
+
+
+def _fits(weights: Weights) -> bool:
+    """Whether the GPU's kernels take these sizes."""
+    rows, gates = weights[0].shape
+    return _has_gpu() and rows % 128 == 0 and gates % 256 == 0
+
+
+def _is_power(size: int) -> bool:
+    return size >= 16 and size & (size - 1) == 0

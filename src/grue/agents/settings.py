@@ -1,0 +1,63 @@
+"""Every hyper-parameter, by its paper name; the defaults are the paper's (docs/agents.md)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    # Sizes of the network
+    embedding: int = 20
+    encoder: int = 64
+    context: int = 512
+    hidden: int = 128
+    heads: int | None = None
+    """K; by default the agent's: 1 for drqn, 5 for sc."""
+
+    # Play
+    epsilon_start: float = 1.0
+    epsilon_end: float = 0.1
+    epsilon_steps: int = 1_000_000
+    look_every: int = 20
+    """I_look; 0 is never."""
+    episode_steps: int | None = None
+    """T; by default the game's: 100 for level 1, else 200."""
+    threshold: float = 0.001
+    """c of masking."""
+    softness: float = 0.1
+    """ε₁: how often a learned gate allows everything."""
+
+    # Memory
+    replay_steps: int = 500_000
+    positive_fraction: float = 0.25
+    negative_fraction: float = 0.25
+    sequence_length: int = 15
+    minimum_history: int = 6
+    batch_size: int = 32
+
+    # Learning
+    discount: float = 0.9
+    learning_rate: float = 0.001
+    gradient_clip: float = 5.0
+    update_every: int = 4
+    target_every: int = 1_000
+    """I_target, in steps."""
+    learning_starts: int = 1_000
+    huber: bool = False
+    consistent_with_next: bool = True
+    """CQLH as in the appendix, with Q(h_{t+1}, a_t); else as in equation (4), with Q(h_t, a_t)."""
+
+    precision: str = "auto"
+    """Of the context LSTM's products: float32, bfloat16, or by the device: bfloat16 on a GPU."""
+
+    # Tabular agents
+    table_rows: int = 32_768
+    """Texts with values; li-tabular meets 28,000 on level 7 and keeps 11,000 of them."""
+    table_learning_rate: float = 0.1
+
+    # Reporting
+    metrics_every: int = 1_000
+    """Steps of a row of metrics."""
+    average_over: int = 20_000
+    """Steps of the moving average."""

@@ -1,0 +1,187 @@
+"""The tabular agents of the paper: Q-learning on texts, one value for each text and command.
+
+``tabular`` takes the last feedback for the state, ``li-tabular`` what look and inventory would
+print, which it is told without spending a step. Every value starts at 0. After each step
+
+    Q(s, a) ← Q(s, a) + α (r + γ max_a' Q(s', a') - Q(s, a))
+
+with the maximum over all commands; nothing follows a game that has ended, and a time limit is not
+an end. There is no memory of steps: ``observe`` learns, ``update`` has nothing to do.
+
+A text gets a row of the table when one of its values first leaves 0, so what has no row is 0 as
+well. ``table_rows`` are never exceeded: a text that finds no room stays at 0, and ``Table.refused``
+counts what was not learned because of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
+
+from grue.agents import gating
+from grue.agents.agent import AgentState, Condition, Decision, Episode, Losses
+from grue.agents.gating import GateSettings
+from grue.agents.settings import Settings
+from grue.agents.textkey import Key, text_key
+from grue.engine.compiled import CompiledEnv
+from grue.engine.step import Step
+
+WINDOW = 32
+"""Slots that are searched for a key, from its own slot on."""
+SLOTS_PER_ROW = 4
+"""So few slots are taken that no window fills up before the rows do."""
+
+
+class Table(NamedTuple):
+    """Values by text: open addressing on keys of 64 bits, beside rows that fill up in order."""
+
+    slots: UInt32[Array, "slots 3"]
+    """A key in two words, and its row; row 0 is that of an empty slot."""
+    values: Float[Array, "rows commands"]
+    """Row 0 stays 0: it is read for every text that has no row."""
+    used: Int[Array, ""]
+    """Rows in use."""
+    refused: Int[Array, ""]
+    """Values that would have been learned had there been room."""
+
+
+def empty_table(rows: int, commands: int) -> Table:
+    slots = 1 << (SLOTS_PER_ROW * rows - 1).bit_length()
+    return Table(
+        # The last window does not wrap around.
+        jnp.zeros((slots + WINDOW, 3), jnp.uint32),
+        jnp.zeros((1 + rows, commands), jnp.float32),
+        jnp.int32(0),
+        jnp.int32(0),
+    )
+
+
+def find(table: Table, key: Key) -> Int[Array, ""]:
+    """The row of a key; 0 where it has none."""
+    window = _window(table, key)
+    same = (window[:, 0] == key[0]) & (window[:, 1] == key[1])
+    return jnp.where(same, window[:, 2], 0).max().astype(jnp.int32)
+
+
+def add(table: Table, key: Key, action: Int[Array, ""], change: Float[Array, ""]) -> Table:
+    """Adds to a value, in a new row where the key has none and the change is not 0."""
+    row = find(table, key)
+    free = _window(table, key)[:, 2] == 0
+    wanted = (row == 0) & (change != 0)
+    added = wanted & free.any() & (table.used < len(table.values) - 1)
+    used = table.used + added
+    row = jnp.where(added, used, row)
+    # What is not to be written goes past the end, and is dropped.
+    slot = jnp.where(added, _first_slot(table, key) + free.argmax(), len(table.slots))
+    entry = jnp.append(key, used.astype(jnp.uint32))
+    return Table(
+        table.slots.at[slot].set(entry, mode="drop"),
+        table.values.at[jnp.where(row > 0, row, len(table.values)), action].add(
+            change, mode="drop"
+        ),
+        used,
+        table.refused + (wanted & ~added),
+    )
+
+
+def _window(table: Table, key: Key) -> UInt32[Array, "window 3"]:
+    return jax.lax.dynamic_slice_in_dim(table.slots, _first_slot(table, key), WINDOW)
+
+
+def _first_slot(table: Table, key: Key) -> Int[Array, ""]:
+    """The highest bits of a sum of products are its best mixed."""
+    bits = (len(table.slots) - WINDOW).bit_length() - 1
+    return (key[0] >> (32 - bits)).astype(jnp.int32)
+
+
+def choose(
+    key: PRNGKeyArray,
+    values: Float[Array, " commands"],
+    candidates: Bool[Array, " commands"],
+    epsilon: Float[Array, ""],
+) -> Int[Array, ""]:
+    """ε-greedy as ``gating.choose``, but by lot among equals: where all is 0 its first would win.
+
+    Two numbers are drawn, not one for each command: drawing them would take most of a step.
+    """
+    explore, lot = jax.random.uniform(key, (2,))
+    best = candidates & (values == jnp.where(candidates, values, -jnp.inf).max())
+    pool = jnp.where(explore < epsilon, candidates, best)
+    rank = jnp.cumsum(pool)
+    return (rank > (lot * rank[-1]).astype(jnp.int32)).argmax()
+
+
+class TabularAgent:
+    """Its memory in an episode is the key of the state it is in."""
+
+    heads = 1
+
+    def __init__(
+        self, env: CompiledEnv, settings: Settings, look_and_inventory: bool = False
+    ) -> None:
+        self.settings = settings
+        self.env = env
+        self.look_and_inventory = look_and_inventory
+        first = jax.jit(lambda: self._key(*env.reset()))()
+        self.first_key = np.asarray(first)
+
+    def init(self, key: PRNGKeyArray) -> AgentState:
+        """An empty table, whatever the key."""
+        return AgentState((), empty_table(self.settings.table_rows, len(self.env.commands)))
+
+    def start(self, state: AgentState) -> Key:
+        return jnp.asarray(self.first_key)
+
+    def act(
+        self,
+        state: AgentState,
+        episode: Episode,
+        condition: Condition,
+        epsilon: Float[Array, ""],
+        key: PRNGKeyArray,
+    ) -> tuple[AgentState, Decision]:
+        table: Table = state.kept
+        gate_key, choice_key = jax.random.split(key)
+        values = table.values[find(table, episode.memory)]
+        unknown = jnp.zeros_like(values)
+        candidates = gating.candidate_set(
+            gate_key, GateSettings(condition.gate), unknown, episode.seen.admissible_set
+        )
+        action = choose(choice_key, values, candidates, epsilon)
+        return state, Decision(action, episode.memory, jnp.int32(0), candidates, values, unknown)
+
+    def perceive(self, memory: Key, game: Any, seen: Step) -> Key:
+        return self._key(game, seen)
+
+    def observe(
+        self, state: AgentState, before: Episode, action: Int[Array, ""], after: Episode
+    ) -> AgentState:
+        """One step of Q-learning."""
+        table: Table = state.kept
+        future = table.values[find(table, after.memory)].max()
+        target = after.seen.reward + jnp.where(
+            after.seen.terminated, 0.0, self.settings.discount * future
+        )
+        value = table.values[find(table, before.memory), action]
+        change = self.settings.table_learning_rate * (target - value)
+        return state._replace(kept=add(table, before.memory, action, change))
+
+    def update(
+        self, state: AgentState, condition: Condition, key: PRNGKeyArray
+    ) -> tuple[Any, Losses]:
+        """Nothing: ``observe`` has learned already."""
+        zero = jnp.float32(0)
+        return state.learned, Losses(zero, zero, zero)
+
+    def copy_to_target(self, learned: Any) -> Any:
+        return learned
+
+    def _key(self, game: Any, seen: Step) -> Key:
+        if not self.look_and_inventory:
+            return text_key(seen.observation)
+        texts = [self.env.look(game), self.env.inventory(game)]
+        return text_key(jnp.concatenate(texts))

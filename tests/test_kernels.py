@@ -1,0 +1,204 @@
+"""The fast operations against the plain ones, for the CPU and for the GPU (interpreted)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from grue.agents import optimiser
+from grue.agents.kernels import adam, cpu, gpu
+from grue.agents.kernels.texts import BLOCK, Pool, pool
+from grue.agents.network import ContextLSTM, Memory, Network, NetworkSizes, TextEncoder
+
+SIZES = NetworkSizes(words=30, commands=4, heads=4, embedding=5, encoder=32, context=64)
+CHANCE = np.random.default_rng(4)
+STEPS, BATCH = 4, 16
+make_pool = jax.jit(pool)
+
+
+def some_texts(rows: int, distinct: int = 9, longest: int = 11) -> np.ndarray:
+    texts = CHANCE.integers(1, SIZES.words, (distinct, longest))
+    lengths = CHANCE.integers(0, longest + 1, distinct)
+    texts[np.arange(longest) >= lengths[:, None]] = 0
+    return texts[CHANCE.integers(0, distinct, rows)]
+
+
+def close(found: object, wanted: object) -> None:
+    for one, two in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        np.testing.assert_allclose(one, two, rtol=2e-4, atol=2e-5)
+
+
+# The distinct texts
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 6))
+def test_a_pool_holds_each_text_once_longest_first(seed: int, kinds: int) -> None:
+    chance = np.random.default_rng(seed)
+    texts = np.sort(chance.integers(0, 3, (20, 4)), axis=1)[:, ::-1]
+    texts = texts[chance.integers(0, kinds, 20)]
+    used = chance.random(20) < 0.7
+    found, place = make_pool(jnp.asarray(texts), jnp.asarray(used))
+    wanted = {tuple(text) for text in texts[used].tolist() if any(text)}
+    held = [tuple(text) for text in np.asarray(found.texts).tolist() if any(text)]
+    assert len(held) == len(set(held))
+    assert set(held) == wanted
+    lengths = np.asarray(found.lengths)
+    assert (np.diff(lengths) <= 0).all()
+    assert len(lengths) % BLOCK == 0
+    assert int(found.words) == lengths.sum()
+    assert np.asarray(found.offsets).tolist() == (np.cumsum(lengths) - lengths).tolist()
+    for row in np.flatnonzero(used & texts.any(1)):
+        assert np.asarray(found.texts)[place[row]].tolist() == texts[row].tolist()
+
+
+# The encoder
+
+Encode = Callable[[jax.Array, jax.Array, Pool], jax.Array]
+ENCODERS: dict[str, Encode] = {"cpu": cpu.encode, "gpu": partial(gpu.encode, interpret=True)}
+
+
+@pytest.fixture(scope="module")
+def plain_encoding():
+    encoder = TextEncoder(SIZES, jax.random.key(0))
+    texts = jnp.asarray(some_texts(40))
+    weight = jax.random.normal(jax.random.key(1), (40, SIZES.encoder))
+    total = eqx.filter_value_and_grad(lambda encoder: (encoder(texts) * weight).sum())
+    return encoder, texts, weight, eqx.filter_jit(total)(encoder)
+
+
+@pytest.mark.parametrize("machine", ENCODERS)
+def test_texts_are_read_as_the_plain_scan_reads_them(machine: str, plain_encoding) -> None:
+    encoder, texts, weight, wanted = plain_encoding
+    found, place = make_pool(texts)
+
+    def total(encoder: TextEncoder) -> jax.Array:
+        vectors = ENCODERS[machine](encoder.table(), encoder.recurrent, found)
+        return (vectors[place] * weight).sum()
+
+    close(eqx.filter_jit(eqx.filter_value_and_grad(total))(encoder), wanted)
+
+
+def test_more_texts_than_are_read_together() -> None:
+    encoder = TextEncoder(SIZES, jax.random.key(0))
+    texts = jnp.asarray(CHANCE.integers(1, SIZES.words, (2 * cpu.TOGETHER + 9, 5)))
+    found, place = make_pool(texts)
+    vectors = jax.jit(cpu.encode)(encoder.table(), encoder.recurrent, found)
+    close(vectors[place], eqx.filter_jit(encoder)(texts))
+
+
+# The context LSTM
+
+
+def plain_unroll(context: ContextLSTM, heads: jax.Array, inputs: jax.Array) -> jax.Array:
+    def one(memory: Memory, at: tuple[jax.Array, jax.Array]):
+        memory = jax.vmap(context)(at[0], memory, at[1])
+        return memory, memory.h
+
+    zeros = jnp.zeros((heads.shape[1], SIZES.context))
+    return jax.lax.scan(one, Memory(zeros, zeros), (heads, inputs))[1]
+
+
+def gpu_unroll(context: ContextLSTM, heads: jax.Array, inputs: jax.Array) -> jax.Array:
+    return gpu.unroll(context.weights, context.bias, context.weights, heads, inputs, True)
+
+
+def cpu_unroll(context: ContextLSTM, heads: jax.Array, inputs: jax.Array) -> jax.Array:
+    return cpu.unroll(context.weights, context.bias, heads, inputs)
+
+
+UNROLLS = {"cpu": cpu_unroll, "gpu": gpu_unroll}
+
+
+@pytest.mark.parametrize("machine", UNROLLS)
+@pytest.mark.parametrize("count", [1, 4])
+def test_heads_along_sequences(machine: str, count: int) -> None:
+    """The fourth head is never in charge, and has no gradient."""
+    context = ContextLSTM(SIZES._replace(heads=count), jax.random.key(2))
+    context = eqx.tree_at(lambda c: c.bias, context, context.bias + 0.1)
+    heads = jnp.asarray(CHANCE.integers(0, min(count, 3), (STEPS, BATCH)), jnp.int32)
+    inputs = jax.random.normal(jax.random.key(3), (STEPS, BATCH, 2 * SIZES.encoder))
+    weight = jax.random.normal(jax.random.key(4), (STEPS, BATCH, SIZES.context))
+
+    def total(unroll: Callable) -> Callable:
+        def weighed(both):
+            return (unroll(both[0], heads, both[1]) * weight).sum()
+
+        return eqx.filter_jit(eqx.filter_value_and_grad(weighed))
+
+    wanted = total(plain_unroll)((context, inputs))
+    found = total(UNROLLS[machine])((context, inputs))
+    close(found, wanted)
+    if count == 4:
+        assert not np.asarray(found[1][0].weights[3]).any()
+
+
+@pytest.mark.parametrize("batch", [1, 3, 32])
+def test_rows_go_to_their_heads_whatever_their_number(batch: int) -> None:
+    weights = jax.random.normal(jax.random.key(0), (5, 6, 7))
+    rows = jax.random.normal(jax.random.key(1), (batch, 6))
+    for heads in (np.zeros(batch), np.full(batch, 4), np.arange(batch) % 5, np.arange(batch) // 9):
+        heads = jnp.asarray(heads, jnp.int32)
+        found = jax.jit(partial(cpu.by_head, transposed=False))(rows, heads, list(weights))
+        close(found, jnp.einsum("br,brc->bc", rows, weights[heads]))
+
+
+def test_one_step_on_the_gpu() -> None:
+    context = ContextLSTM(SIZES, jax.random.key(2))
+    inputs = jax.random.normal(jax.random.key(3), (2 * SIZES.encoder,))
+    h, c = jax.random.normal(jax.random.key(4), (2, SIZES.context))
+    found = gpu.step_one(context.weights, context.bias, jnp.int32(2), inputs, h, c, True)
+    close(found, context(jnp.int32(2), Memory(h, c), inputs))
+
+
+# Adam
+
+
+def test_adam_is_optaxs() -> None:
+    network = Network(SIZES._replace(encoder=8, context=8, hidden=8), jax.random.key(0))
+    theirs = optax.chain(optax.clip_by_global_norm(0.5), optax.adam(0.01))
+    state, ours = theirs.init(network), optimiser.init(network)
+    wanted, found = network, network
+    everything = jnp.ones(SIZES.heads, bool)
+    step, their_step = eqx.filter_jit(optimiser.update), jax.jit(theirs.update)
+    # Gradients above the clip and below it.
+    for number, size in enumerate([1.0, 1e-3, 0.1, 10.0]):
+        chance = np.random.default_rng(number)
+        slope = jax.tree.map(
+            lambda leaf, chance=chance, size=size: jnp.asarray(
+                size * chance.normal(size=leaf.shape), jnp.float32
+            ),
+            network,
+        )
+        changes, state = their_step(slope, state)
+        wanted = optax.apply_updates(wanted, changes)
+        found, ours, working = step(found, slope, ours, everything, None, 0.01, 0.5)
+        assert working is None
+        for one, two in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+            np.testing.assert_allclose(one, two, rtol=1e-5, atol=1e-6)
+
+
+def test_adam_on_the_gpu_leaves_untouched_heads_alone() -> None:
+    keys = jax.random.split(jax.random.key(0), 4)
+    theta, m, v, gradient = (jax.random.normal(key, (3, 8, 256)) for key in keys)
+    v = jnp.abs(v)
+    touched = jnp.array([True, False, True])
+    now = adam.rates(jnp.int32(3), jnp.float32(0.5), 0.01)
+    wanted = adam.moved(theta, m, v, gradient, now)
+    working = jnp.zeros_like(theta, jnp.bfloat16)
+    found = gpu.adam(theta, m, v, gradient, working, touched, now, True)
+    for new, old, step in zip(found[:3], (theta, m, v), wanted, strict=True):
+        np.testing.assert_allclose(new[::2], step[::2], rtol=1e-5, atol=1e-8)
+        np.testing.assert_array_equal(new[1], old[1])
+    np.testing.assert_array_equal(found[3][::2], found[0][::2].astype(jnp.bfloat16))
+    squares = gpu.sum_of_squares(gradient, touched, True)
+    assert float(squares) == pytest.approx(float(jnp.square(gradient[::2]).sum()), rel=1e-5)
