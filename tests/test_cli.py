@@ -17,7 +17,6 @@ import pytest
 
 import grue
 from grue import cli
-from grue.demo import main as demo_main
 
 # Table 1 of the paper, and the sum of each level's rewards.
 TABLE = [
@@ -271,17 +270,3 @@ def test_closed_pipe_and_full_disk() -> None:
     full = subprocess.run(["bash", "-c", f"{command} > /dev/full"], capture_output=True, text=True)
     assert full.returncode == 1
     assert full.stderr == "grue: No space left on device\n"
-
-
-def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert demo_main(["--out", str(tmp_path / "maps")]) == 0
-    shown = capsys.readouterr().out
-    for name, _, _, subtasks, _, score in TABLE:
-        row = next(line for line in shown.splitlines() if f" {name} " in line)
-        cells = [cell.strip() for cell in row.split("│")[1:-1]]
-        played = len(grue.load(name).walkthrough)
-        assert cells[1:6] == [str(played), str(score), str(score), f"{subtasks}/{subtasks}", "yes"]
-        assert (tmp_path / "maps" / f"{name}.png").stat().st_size > 10_000
-    (tmp_path / "file").write_text("")
-    assert demo_main(["--out", str(tmp_path / "file" / "maps")]) == 1
-    assert capsys.readouterr().err.startswith("grue: cannot write ")

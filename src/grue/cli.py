@@ -170,6 +170,102 @@ def verify(
         raise GrueError(f"the compiled {game} differs from the real game")
 
 
+@app.command()
+def train(
+    game: GameName,
+    agent: Annotated[
+        str | None, typer.Option(help="tabular, li-tabular, drqn or sc; by default sc.")
+    ] = None,
+    gate: Annotated[
+        str | None,
+        typer.Option(help="none, oracle, dropout, masking, cqlh or acqlh; by default none."),
+    ] = None,
+    agents: Annotated[str | None, typer.Option(help="Several agents, as in drqn,sc.")] = None,
+    gates: Annotated[str | None, typer.Option(help="Several gates, as in none,masking.")] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="Steps of each run; by default the preset's.")
+    ] = None,
+    seeds: Annotated[
+        str | None, typer.Option(help="As in 0,1,2 or 0-4, a run for each; by default 0.")
+    ] = None,
+    preset: Annotated[
+        str,
+        typer.Option(help="small: levels 1 and 2 in minutes on a CPU; paper: the paper's sizes."),
+    ] = "small",
+    values: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Any setting; may be given again."),
+    ] = None,
+    no_priority: Annotated[
+        bool, typer.Option("--no-priority", help="Replay all episodes alike.")
+    ] = False,
+    no_look: Annotated[bool, typer.Option("--no-look", help="Never force a look.")] = False,
+    out: Annotated[Path, typer.Option(help="Where the run folders go.")] = Path("runs"),
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the runs that are there.")
+    ] = False,
+    together: Annotated[
+        bool | None,
+        typer.Option(
+            "--together/--one-by-one",
+            help="Train runs side by side in one program; by default on an accelerator only.",
+            show_default=False,
+        ),
+    ] = None,
+    checkpoint_seconds: Annotated[
+        float, typer.Option(min=0, help="Time between two checkpoints.")
+    ] = 60.0,
+) -> None:
+    """Train agents on a game, with a run folder for every agent, gate and seed."""
+    from grue.training import command
+
+    options = {
+        "agent": command.one_of(agent, agents, "agent"),
+        "gate": command.one_of(gate, gates, "gate"),
+        "steps": steps,
+        "seeds": seeds,
+        "priority": False if no_priority else None,
+        "look_every": 0 if no_look else None,
+    }
+    configs = command.conditions(game, preset, values or (), options)
+    rows = command.train(configs, out, resume, together, checkpoint_seconds)
+    _print_table(command.COLUMNS, rows)
+
+
+@app.command("eval")
+def eval_(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="A run folder, or a folder of run folders.")
+    ],
+    episodes: Annotated[int, typer.Option(min=1, help="Episodes at the final ε.")] = 100,
+    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Seed of the play.")] = 0,
+    transcript: Annotated[
+        bool, typer.Option("--transcript", help="Show the greedy episode of each run.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    greedy: Annotated[
+        bool, typer.Option("--greedy/--both", help="Only the greedy play, or that at the ε too.")
+    ] = False,
+) -> None:
+    """Play with trained agents: greedily, and with the ε that training ended on."""
+    from rich.console import Console
+
+    from grue.play import replace_unreadable
+    from grue.reports.transcript import print_lines, tell
+    from grue.training.evaluate import COLUMNS, evaluate_runs
+
+    with Console(stderr=True).status("Playing"):
+        played = list(evaluate_runs(folder, episodes, seed, greedy))
+    if as_json:
+        print(json.dumps([run.to_json(transcript) for run in played], indent=2))
+        return
+    if transcript:
+        replace_unreadable(sys.stdout)
+        for run in played:
+            print_lines([(run.name, "bold"), *tell(run.greedy), ("", None)], Console(emoji=False))
+    _print_table(COLUMNS, [row for run in played for row in run.rows()])
+
+
 bench = typer.Typer(help="Measure throughput on this machine.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
 
@@ -196,6 +292,35 @@ def bench_env(
     _print_table(Row._fields, [(*row[:3], f"{row.steps_per_s:,.0f}", row.device) for row in rows])
 
 
+@bench.command("train")
+def bench_train(
+    games: Annotated[
+        str, typer.Option(help="Games, with commas.")
+    ] = "saladworld-1,saladworld-3,saladworld-7",
+    agents: Annotated[str, typer.Option(help="drqn, sc or both.")] = "drqn,sc",
+    gates: Annotated[str, typer.Option(help="Gates, with commas.")] = "masking",
+    runs: Annotated[
+        str, typer.Option(help="Numbers of runs side by side; one run measures each condition.")
+    ] = "1",
+    preset: Annotated[str, typer.Option(help="paper or small: the sizes.")] = "paper",
+    values: Annotated[
+        list[str] | None, typer.Option("--set", help="name=value; may be given again.")
+    ] = None,
+    parts: Annotated[
+        bool, typer.Option("--parts", help="Where the time goes, and the floors (on a GPU).")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Milliseconds of an update, training steps a second, and the machine's matrix rate."""
+    from grue.training.bench_command import measure, table
+
+    found = measure(games, agents, gates, runs, preset, values or (), parts)
+    if as_json:
+        print(json.dumps(found, indent=2))
+        return
+    _print_table(*table(found))
+
+
 def _print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     from rich.console import Console
     from rich.table import Table
@@ -206,7 +331,8 @@ def _print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> No
         table.add_column(column.replace("_", " "), justify="right" if numeric else "left")
     for row in rows:
         table.add_row(*map(str, row))
-    Console().print(table)
+    # A pipe has no width to fit.
+    Console(width=None if sys.stdout.isatty() else 1000).print(table)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

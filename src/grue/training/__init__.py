@@ -1,0 +1,1 @@
+"""Training: the loop, run folders, checkpoints and metrics."""

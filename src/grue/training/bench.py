@@ -1,0 +1,205 @@
+"""Measures training: the update, whole training steps, and the work they need at the least.
+
+The work is counted from the batches that were drawn: each distinct text once and without padding,
+one head for each step, no scores for the minimum history. A product of m×k and k×n takes 2mkn
+operations; what is added, squashed or moved is not counted.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from grue.agents.agent import Condition
+from grue.agents.deep import DeepAgent
+from grue.agents.gating import gate_number
+from grue.agents.learner import distinct_texts
+from grue.agents.registry import make_agent
+from grue.agents.settings import Settings
+from grue.engine.bench import device_name
+from grue.engine.compiled import CompiledEnv
+from grue.engine.make import make
+from grue.errors import UsageError
+from grue.training.algorithm import Program, Run, make_program
+
+DEEP = ("drqn", "sc")
+WARM_UP = 2_000
+"""Steps at random before anything is timed: they fill the memory."""
+
+
+class Row(NamedTuple):
+    agent: str
+    gate: str
+    game: str
+    runs: int
+    ms_per_update: float
+    steps_per_s: float
+    """Of all runs together."""
+    gflop_per_update: float
+    """Of all runs together."""
+    matrix_gflops: float
+    """What the machine reaches on one large product."""
+    ratio: float
+    """Of the update's rate to that."""
+    device: str
+
+
+class Bench:
+    """A program with runs that have filled some memory, ready to be timed."""
+
+    def __init__(
+        self, game: str, conditions: Sequence[tuple[str, str]], runs: int, settings: Settings
+    ) -> None:
+        """``conditions`` are pairs of agent and gate; the runs take them in turn."""
+        chosen = [conditions[i % len(conditions)] for i in range(runs)]
+        for agent, _ in conditions:
+            if agent not in DEEP:
+                raise UsageError(f"only {' and '.join(DEEP)} have updates to time, not {agent!r}")
+        env = make(game, "compiled", settings.episode_steps)
+        agents = {name: make_agent(name, env, settings) for name, _ in conditions}
+        agent = max(agents.values(), key=lambda agent: agent.heads)
+        assert isinstance(agent, DeepAgent)
+        self.env: CompiledEnv = env
+        self.agent, self.settings, self.runs = agent, settings, runs
+        self.many = runs > 1
+        self.program: Program = make_program(env, agent, settings, self.many)
+        each = [self._condition(agents[name].heads, gate) for name, gate in chosen]
+        condition = jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
+        seeds = jnp.arange(runs, dtype=jnp.int32)
+        if not self.many:
+            condition, seeds = jax.tree.map(lambda leaf: leaf[0], (condition, seeds))
+        self.run: Run = self.program.init(seeds, condition)
+        self.step = 0
+        while self.step < WARM_UP:
+            self.advance(learn=False)
+
+    def _condition(self, heads: int, gate: str) -> Condition:
+        s = self.settings
+        return Condition(
+            jnp.int32(gate_number(gate)),
+            jnp.int32(heads),
+            jnp.float32(s.positive_fraction),
+            jnp.float32(s.negative_fraction),
+            jnp.int32(s.look_every),
+        )
+
+    def advance(self, learn: bool) -> float:
+        """Seconds of one row of metrics."""
+        steps = self.settings.metrics_every
+        start = time.perf_counter()
+        self.run, sums = self.program.advance(self.run, jnp.int32(self.step), learn, steps)
+        jax.block_until_ready(sums)
+        self.step += steps
+        return time.perf_counter() - start
+
+    def each(self, function: Callable) -> Callable:
+        return jax.vmap(function) if self.many else function
+
+    def measure(self) -> tuple[float, float]:
+        """Seconds of an update and steps a second; the least of three tries each."""
+        played = min(self.advance(learn=False) for _ in range(3))
+        self.advance(learn=True)  # Compiles.
+        learned = min(self.advance(learn=True) for _ in range(3))
+        updates = self.settings.metrics_every // self.settings.update_every
+        steps = self.runs * self.settings.metrics_every
+        return max(learned - played, 0.0) / updates, steps / learned
+
+    def flop_per_update(self) -> float:
+        """What one joint update needs, the mean over a few batches."""
+        draw = jax.jit(self.each(lambda run: self._words(run)))
+        words = float(jnp.sum(draw(self.run)))
+        gates = self.run.condition.gate.reshape(-1).tolist()
+        return self.flop_of_words(words) + sum(self._flop_beyond_words(gate) for gate in gates)
+
+    def _words(self, run: Run) -> jax.Array:
+        """Words of the distinct texts of a batch."""
+        commands = jnp.asarray(self.agent.command_words)
+
+        def one(key: jax.Array) -> jax.Array:
+            batch = self.agent.sample(run.agent, run.condition, key)
+            return distinct_texts(batch, commands, self.agent.look).pool.words
+
+        return jax.lax.map(one, jax.random.split(jax.random.key(7), 8)).mean()
+
+    def flop_of_words(self, words: float) -> float:
+        """Φ_R: θ forward and backward (thrice the forward work), θ⁻ forward."""
+        encoder = self.agent.sizes.encoder
+        return 4 * words * 2 * encoder * 4 * encoder
+
+    def _flop_beyond_words(self, gate: int) -> float:
+        s, sizes = self.settings, self.agent.sizes
+        rows, after = s.batch_size * s.sequence_length, s.batch_size
+        context = 2 * (2 * sizes.encoder + sizes.context) * 4 * sizes.context
+        scorer = 2 * (sizes.context * sizes.hidden + sizes.hidden * sizes.commands)
+        scored = s.batch_size * (s.sequence_length - s.minimum_history)
+        classified = 3 if gate >= gate_number("dropout") else 0
+        return (
+            context * (3 * rows + rows + after)
+            + scorer * (3 * scored + scored + after)
+            + scorer * classified * scored
+        )
+
+
+def row_of(bench: Bench, conditions: Sequence[tuple[str, str]], game: str, rate: float) -> Row:
+    seconds, steps = bench.measure()
+    flop = bench.flop_per_update()
+    agents, gates = (",".join(dict.fromkeys(pair[i] for pair in conditions)) for i in range(2))
+    return Row(
+        agents,
+        gates,
+        game,
+        bench.runs,
+        round(seconds * 1e3, 3),
+        round(steps, 1),
+        round(flop / 1e9, 3),
+        round(rate / 1e9, 1),
+        round(flop / seconds / rate, 3),
+        device_name(),
+    )
+
+
+def floors(bench: Bench, rate: float) -> dict[str, float]:
+    """Milliseconds that an update cannot do without: its products, and Adam's memory traffic.
+
+    Adam reads the weights, two moments and the gradient and writes the first three.
+    """
+    weights = sum(leaf.size for leaf in jax.tree.leaves(bench.run.agent.learned.network))
+    return {
+        "arithmetic": round(bench.flop_per_update() / rate * 1e3, 4),
+        "optimise": round(7 * 4 * weights / memory_rate() * 1e3, 4),
+    }
+
+
+def memory_rate() -> float:
+    """Bytes a second, read and written, of a large array with one added."""
+    size = 2**26 if jax.default_backend() == "cpu" else 2**29
+    array = jnp.zeros(size, jnp.float32)
+    add = jax.jit(lambda a: a + 1, donate_argnums=0)
+    array = add(array).block_until_ready()
+    best = float("inf")
+    for _ in range(5):
+        start = time.perf_counter()
+        array = add(array).block_until_ready()
+        best = min(best, time.perf_counter() - start)
+    return 2 * 4 * size / best
+
+
+def matrix_rate() -> float:
+    """Operations a second of one large product, as the context LSTM multiplies."""
+    from grue.agents.kernels.select import working_dtype
+
+    dtype = working_dtype("auto")
+    size = 2048 if jax.default_backend() == "cpu" else 8192
+    left = jnp.ones((size, size), dtype)
+    product = jax.jit(lambda a, b: a @ b)
+    product(left, left).block_until_ready()
+    best = float("inf")
+    for _ in range(5):
+        start = time.perf_counter()
+        product(left, left).block_until_ready()
+        best = min(best, time.perf_counter() - start)
+    return 2 * size**3 / best

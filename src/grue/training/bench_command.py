@@ -1,0 +1,77 @@
+"""What ``grue bench train`` makes of its options."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+
+from grue.agents.gating import gate_number
+from grue.errors import UsageError
+from grue.games.registry import load
+from grue.training.bench import DEEP, Bench, Row, floors, matrix_rate, row_of
+from grue.training.config import TrainConfig, parse_settings
+
+ROWS_OF_METRICS = {"cpu": 40, "gpu": 200}
+"""Steps that are timed at once: a few seconds."""
+
+
+def measure(
+    games: str, agents: str, gates: str, runs: str, preset: str, values: Sequence[str], parts: bool
+) -> list[dict[str, Any]]:
+    """A row for every game and number of runs; with one run, for every agent and gate too."""
+    names, who, how = (text.split(",") for text in (games, agents, gates))
+    counts = [_count(text) for text in runs.split(",")]
+    for name in names:
+        load(name)
+    for agent in who:
+        if agent not in DEEP:
+            raise UsageError(f"only {' and '.join(DEEP)} have updates to time, not {agent!r}")
+    for gate in how:
+        gate_number(gate)
+    backend = jax.default_backend()
+    if parts and backend == "cpu":
+        raise UsageError("--parts reads a GPU's profile, and there is no GPU here")
+    every = ROWS_OF_METRICS.get(backend, 200)
+    short = {"metrics_every": every, "target_every": every, "average_over": every}
+    given = {**short, "learning_starts": 5 * every, "steps": every, **parse_settings(values)}
+    settings = TrainConfig.preset(preset, **given)
+    rate = matrix_rate()
+    found = []
+    for name in names:
+        for count in counts:
+            pairs = [(agent, gate) for agent in who for gate in how]
+            for conditions in [[pair] for pair in pairs] if count == 1 else [pairs]:
+                bench = Bench(name, conditions, count, settings)
+                row: dict[str, Any] = row_of(bench, conditions, name, rate)._asdict()
+                if parts:
+                    from grue.training.breakdown import breakdown
+
+                    row |= {"parts_ms": breakdown(bench), "floors_ms": floors(bench, rate)}
+                found.append(row)
+    return found
+
+
+def _count(text: str) -> int:
+    if not text.strip().isdigit() or int(text) < 1:
+        raise UsageError(f"--runs takes numbers from 1 on, as in 1,5,20, not {text!r}")
+    return int(text)
+
+
+def table(found: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Columns and rows for people."""
+    columns = list(Row._fields)
+    extra = [name for name in ("parts_ms", "floors_ms") if name in found[0]]
+    names = [(part, name) for part in extra for name in found[0][part]]
+    rows = [
+        [
+            *(
+                f"{row[name]:,}" if isinstance(row[name], int | float) else row[name]
+                for name in columns
+            )
+        ]
+        + [f"{row[part][name]:,}" for part, name in names]
+        for row in found
+    ]
+    return columns + [f"{name} ms" for _, name in names], rows

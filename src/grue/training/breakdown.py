@@ -1,0 +1,89 @@
+"""Where the time of training goes, read off a profile of the real program.
+
+Every operation carries the name of the part it belongs to (``jax.named_scope`` in the training
+loop and the learner); the profile gives the time of each operation.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from grue.training.bench import Bench
+
+PARTS = ("act", "env", "remember", "sample", "encode", "context", "score", "optimise")
+
+# Kernels that a graph of the device runs carry their own name and no operation's.
+KERNELS = {
+    "act_": "act",
+    "encode": "encode",
+    "sum_by_word": "encode",
+    "sum_products": "encode",
+    "context_": "context",
+    "adam": "optimise",
+    "sum_of_squares": "optimise",
+}
+
+
+def breakdown(bench: Bench) -> dict[str, float]:
+    """Milliseconds of an update and the steps before it, part by part; the rest is "other"."""
+    settings = bench.settings
+    arguments = (bench.run, jnp.int32(bench.step), True, settings.metrics_every)
+    compiled = bench.program.advance.lower(*arguments).compile()
+    parts = _parts_of_operations(compiled.as_text())
+    with tempfile.TemporaryDirectory() as folder:
+        with jax.profiler.trace(folder, create_perfetto_trace=True):
+            bench.advance(learn=True)
+        events = _events(Path(folder))
+    spent: Counter[str] = Counter()
+    for event in events:
+        names = (event["args"].get("hlo_op", ""), event["name"])
+        known = [parts[name] for name in names if name in parts]
+        own = [part for start, part in KERNELS.items() if event["name"].startswith(start)]
+        spent[[*known, *own, "other"][0]] += event["dur"]
+    cycles = settings.metrics_every // settings.update_every
+    return {part: round(spent[part] / cycles / 1e3, 4) for part in (*PARTS, "other")}
+
+
+def _plain(name: str) -> str:
+    """An operation's name as a kernel's."""
+    return name.replace(".", "_").replace("-", "_")
+
+
+def _parts_of_operations(text: str) -> dict[str, str]:
+    """For each operation of a compiled program, its part by the scopes in its name."""
+    found: dict[str, str] = {}
+    for name, scopes in re.findall(r'%?([\w.-]+) = .*?op_name="([^"]*)"', text):
+        inside = [scope for scope in re.split(r"[/()]", scopes) if scope in PARTS]
+        if inside:
+            found[name] = found[_plain(name)] = inside[0]
+    return found
+
+
+def _events(folder: Path) -> list[Mapping[str, Any]]:
+    """Operations that ran on the device, with their times."""
+    (path,) = folder.rglob("perfetto_trace.json.gz")
+    with gzip.open(path) as file:
+        trace = json.load(file)
+    rows = trace["traceEvents"] if isinstance(trace, dict) else trace
+    names: dict[Any, str] = {}
+    for row in rows:
+        if row.get("ph") == "M" and row["name"] in ("process_name", "thread_name"):
+            at = row["pid"] if row["name"] == "process_name" else (row["pid"], row["tid"])
+            names[at] = row["args"]["name"]
+    return [
+        row
+        for row in rows
+        if row.get("ph") == "X"
+        and "GPU" in names.get(row["pid"], "")
+        and "Stream" in names.get((row["pid"], row.get("tid")), "")
+    ]

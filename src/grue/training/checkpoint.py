@@ -1,0 +1,246 @@
+"""Checkpoints: a tree of arrays as one file of plain numbers, whole or not there.
+
+The file is NumPy's ``.npz``, uncompressed. Every leaf is an array under its path in the tree; the
+entry ``header`` holds JSON. Nothing in it could run.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import re
+import zipfile
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from grue import __version__
+from grue.errors import BrokenFileError
+from grue.games.gamefile import DAMAGE
+
+FORMAT = 1
+KEPT = 2
+"""How many checkpoints of a run stay."""
+PARTIAL = ".partial"
+NAME = re.compile(r"step-(\d{9,})\.npz")
+WORKED = re.compile(r"learned/(working/weights|target/context/weights)$")
+"""Weights that are kept in the type in which the device multiplies them."""
+LARGE = 2**16
+"""Bytes from which an array is stored without the zeros at its end."""
+
+
+def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
+    """Writes a file whole or not at all: beside its place, to the disk, then into its place."""
+    scratch = path.with_name(f".{path.name}{PARTIAL}")
+    try:
+        with scratch.open("wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        scratch.replace(path)
+    except BaseException:
+        scratch.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes names in a folder survive a loss of power, where the file system can."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(handle)
+
+
+# The files of a run
+
+
+def path_of(folder: Path, step: int) -> Path:
+    return folder / f"step-{step:09}.npz"
+
+
+def saved_steps(folder: Path) -> list[int]:
+    """The steps that there are checkpoints of, oldest first."""
+    if not folder.is_dir():
+        return []
+    found = (NAME.fullmatch(path.name) for path in folder.iterdir())
+    return sorted(int(match[1]) for match in found if match)
+
+
+def remove(folder: Path, steps: Iterable[int]) -> None:
+    for step in steps:
+        path_of(folder, step).unlink(missing_ok=True)
+
+
+def remove_partial(folder: Path) -> None:
+    """What a killed process was writing."""
+    for path in folder.glob(f".*{PARTIAL}"):
+        path.unlink(missing_ok=True)
+
+
+# Trees of arrays
+
+
+def without_keys(tree: Any) -> Any:
+    """The tree with the numbers of its random keys in their place."""
+    return jax.tree.map(lambda leaf: jax.random.key_data(leaf) if _is_key(leaf) else leaf, tree)
+
+
+def with_keys(tree: Any, template: Any) -> Any:
+    """The tree with random keys where the template has them."""
+    return jax.tree.map(
+        lambda leaf, like: jax.random.wrap_key_data(leaf) if _is_key(like) else leaf, tree, template
+    )
+
+
+def _is_key(leaf: Any) -> bool:
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def save(folder: Path, step: int, tree: Any, notes: Mapping[str, Any]) -> Path:
+    """Writes the checkpoint of a step. Random keys must be numbers already."""
+    arrays, shapes = {}, {}
+    for name, leaf in _named(tree).items():
+        whole = _as_bits(np.asarray(leaf, order="C"))
+        arrays[name] = _without_zeros(whole)
+        shapes[name] = list(whole.shape)
+    header = {
+        **notes,
+        "format": FORMAT,
+        "grue": __version__,
+        "step": step,
+        "digest": _digest(arrays),
+        "shapes": shapes,
+    }
+    text = np.frombuffer(json.dumps(header).encode(), np.uint8)
+    path = path_of(folder, step)
+    write_atomically(path, lambda file: _write(file, {"header": text, **arrays}))
+    return path
+
+
+def load(path: Path, template: Any) -> Any:
+    """The tree of a checkpoint, in the form of the template, random keys still numbers.
+
+    The template's leaves have shapes and types; a file that differs from them is refused. Weights
+    that another kind of device multiplies in another type are brought into the template's.
+    """
+    header, arrays = _read(path)
+    if _digest(arrays) != header["digest"]:
+        raise _damaged(path, "its digest is another")
+    wanted = _named(jax.eval_shape(without_keys, template))
+    shapes = header["shapes"]
+    _bridge(arrays, shapes, wanted)
+    if differing := sorted(wanted.keys() ^ arrays.keys()):
+        name = differing[0]
+        raise _damaged(path, f"{name} is {'missing' if name in wanted else 'one too many'}")
+    for name, like in wanted.items():
+        shape, dtype = tuple(shapes[name]), arrays[name].dtype
+        if (shape, dtype) != (like.shape, like.dtype):
+            raise _damaged(
+                path, f"{name} is {dtype}{list(shape)}, not {like.dtype}{list(like.shape)}"
+            )
+    leaves = [_with_zeros(arrays[name], like.shape) for name, like in wanted.items()]
+    return jax.tree.unflatten(jax.tree.structure(template), leaves)
+
+
+def read_header(path: Path) -> dict[str, Any]:
+    """Step, versions and what ``save`` was given as notes."""
+    return _read(path, only_header=True)[0]
+
+
+def _named(tree: Any) -> dict[str, Any]:
+    leaves, _ = jax.tree.flatten_with_path(tree)
+    return {jax.tree_util.keystr(at, simple=True, separator="/"): leaf for at, leaf in leaves}
+
+
+def _as_bits(array: np.ndarray) -> np.ndarray:
+    """NumPy's files know no bfloat16: its bits as whole numbers."""
+    return array.view(np.uint16) if array.dtype == jnp.bfloat16 else array
+
+
+def _bridge(arrays: dict[str, np.ndarray], shapes: dict[str, Any], wanted: dict[str, Any]) -> None:
+    """Brings the context LSTM's working weights from one device's type into another's."""
+    learned = {name for name in wanted if WORKED.search(name)}
+    for name in [name for name in arrays if WORKED.search(name) and name not in wanted]:
+        del arrays[name]
+    for name, like in wanted.items():
+        stored = arrays.get(name)
+        if like.dtype == jnp.bfloat16 and stored is not None and stored.dtype == np.uint16:
+            arrays[name] = stored.view(jnp.bfloat16)
+        elif name in learned and stored is None:
+            source = name.replace("working/weights", "network/context/weights")
+            arrays[name], shapes[name] = arrays[source].astype(like.dtype), shapes[source]
+        elif name in learned and stored is not None and stored.dtype != like.dtype:
+            if stored.dtype == np.uint16:
+                stored = stored.view(jnp.bfloat16)
+            arrays[name] = stored.astype(like.dtype)
+
+
+def _digest(arrays: Mapping[str, np.ndarray]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        array = arrays[name]
+        digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
+        digest.update(array.reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()
+
+
+def _without_zeros(array: np.ndarray) -> np.ndarray:
+    """A large array up to its last row that is not zero: a memory is empty at first."""
+    if array.nbytes < LARGE or array.ndim == 0:
+        return array
+    # As bytes: -0.0 is a value of its own.
+    used = np.asarray(array.reshape(len(array), -1).view(np.uint8).any(axis=1))
+    return array[: len(used) - int(used[::-1].argmax()) if used.any() else 0]
+
+
+def _with_zeros(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    if array.shape == shape:
+        return array
+    whole = np.zeros(shape, array.dtype)
+    whole[: len(array)] = array
+    return whole
+
+
+def _write(file: BinaryIO, arrays: Mapping[str, np.ndarray]) -> None:
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                np.lib.format.write_array(entry, array, allow_pickle=False)
+
+
+def _read(path: Path, only_header: bool = False) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            header = json.loads(archive["header"].tobytes())
+            names = [] if only_header else [name for name in archive.files if name != "header"]
+            arrays = {name: archive[name] for name in names}
+        version = header["format"]
+        _ = header["digest"], header["shapes"], header["step"]
+    except FileNotFoundError:
+        raise BrokenFileError(f"there is no checkpoint {path}") from None
+    except DAMAGE as error:
+        raise _damaged(path, str(error)) from None
+    if version != FORMAT:
+        raise _damaged(path, f"it has format {version}, this grue reads format {FORMAT}")
+    return header, arrays
+
+
+def _damaged(path: Path, why: str) -> BrokenFileError:
+    match = NAME.fullmatch(path.name)
+    older = [at for at in saved_steps(path.parent) if match and at < int(match[1])]
+    place = f"step {older[-1]}" if older else "the beginning"
+    return BrokenFileError(
+        f"the checkpoint {path} is damaged or of another kind ({why}); "
+        f"delete it to go on from {place}"
+    )

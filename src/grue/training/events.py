@@ -1,0 +1,59 @@
+"""TensorBoard events of a run, where tensorboardX is installed."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from contextlib import suppress
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from grue.training.metrics import Row
+
+NOT_INSTALLED = "tensorboardX is not installed: no TensorBoard events are written"
+
+
+def installed() -> bool:
+    return find_spec("tensorboardX") is not None
+
+
+class Events:
+    """Writes in the caller's thread: a full disk is the caller's error, and nothing waits on it."""
+
+    def __init__(self, folder: Path, step: int) -> None:
+        """A new file. What earlier files hold after ``step`` is hidden."""
+        from tensorboardX.record_writer import RecordWriter
+
+        # The process tells files of the same second apart.
+        name = f"events.out.tfevents.{time.time():.0f}.{socket.gethostname()}.{os.getpid()}"
+        self._writer: Any = RecordWriter(str(folder / name))
+        self._write(0, file_version="brain.Event:2")
+        log = _proto("event").SessionLog
+        self._write(step + 1, session_log=log(status=log.START))
+        self.flush()
+
+    def add(self, row: Row) -> None:
+        summary = _proto("summary").Summary
+        values = {name: value for name, value in row.items() if isinstance(value, int | float)}
+        values |= {f"head {i}": share for i, share in enumerate(row["heads"])}
+        del values["step"], values["seed"]
+        told = [summary.Value(tag=name, simple_value=value) for name, value in values.items()]
+        self._write(row["step"], summary=summary(value=told))
+
+    def flush(self) -> None:
+        self._writer.flush()
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._writer.close()
+
+    def _write(self, step: int, **what: Any) -> None:
+        event = _proto("event").Event(wall_time=time.time(), step=step, **what)
+        self._writer.write(event.SerializeToString())
+
+
+def _proto(name: str) -> Any:
+    return import_module(f"tensorboardX.proto.{name}_pb2")

@@ -1,0 +1,93 @@
+"""Which runs are trained side by side, and from which step they go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from grue.training.checkpoint import KEPT
+from grue.training.config import TrainConfig
+from grue.training.programs import shared_part
+
+
+@dataclass
+class Member:
+    """One run: a config with one seed."""
+
+    name: str
+    config: TrainConfig
+    heads: int
+    folder: Path | None = None
+    saved: Sequence[int] = ()
+    """Steps that there are checkpoints of."""
+    notes: dict[str, Any] = field(default_factory=dict)
+    """Of the last one: ``heads`` that its weights have, names of the runs ``together`` with it."""
+
+    @property
+    def latest(self) -> int:
+        return self.saved[-1] if self.saved else 0
+
+    @property
+    def starts(self) -> set[int]:
+        """Steps that it can be trained from; 0 too until a checkpoint has been removed."""
+        return set(self.saved) | ({0} if len(self.saved) < KEPT else set())
+
+
+@dataclass
+class Group:
+    """Runs that are one program, from one step on."""
+
+    members: list[Member]
+    step: int
+    heads: int
+
+    @property
+    def names(self) -> list[str]:
+        return [member.name for member in self.members]
+
+
+def plan(members: Sequence[Member], together: bool) -> list[Group]:
+    """Groups of runs; with ``together`` as large as they can be."""
+    alike = _by(members, lambda m: shared_part(m.config)) if together else [[m] for m in members]
+    groups: list[Group] = []
+    for some in alike:
+        rest = list(some)
+        if together:
+            for team in _teams(some):
+                groups.append(team)
+                rest = [member for member in rest if member not in team.members]
+        most = max(member.heads for member in some)
+
+        def place(member: Member, most: int = most) -> tuple[int, int]:
+            return member.latest, member.notes["heads"] if member.saved else most
+
+        for same in _by(rest, place):
+            groups.append(Group(same, *place(same[0])))
+    return groups
+
+
+def _teams(members: Sequence[Member]) -> list[Group]:
+    """Runs that were trained together before, and that have a checkpoint in common.
+
+    A killed process may have saved some of them one checkpoint further than the others.
+    """
+    teams = []
+    for names in dict.fromkeys(tuple(m.notes["together"]) for m in members if m.saved):
+        team = [member for member in members if member.name in names]
+        strangers = [m for m in team if m.saved and tuple(m.notes["together"]) != names]
+        if len(team) < max(len(names), 2) or strangers:
+            continue
+        common = set.intersection(*(member.starts for member in team))
+        if common:
+            heads = next(member.notes["heads"] for member in team if member.saved)
+            teams.append(Group(team, max(common), heads))
+    return teams
+
+
+def _by(members: Sequence[Member], key: Callable[[Member], Hashable]) -> list[list[Member]]:
+    found: dict[Hashable, list[Member]] = {}
+    for member in members:
+        found.setdefault(key(member), []).append(member)
+    return list(found.values())

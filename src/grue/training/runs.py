@@ -1,0 +1,292 @@
+"""Run folders: what a run was asked, what it did, and where it can go on.
+
+NAME/config.json     every setting; under "about" the commit, versions and device
+NAME/metrics.jsonl   a row for every ``metrics_every`` steps
+NAME/events.*        the same for TensorBoard
+NAME/checkpoint/     the last two checkpoints
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from grue.agents.agent import Agent, AgentState, Condition
+from grue.engine.compiled import CompiledEnv
+from grue.errors import BrokenFileError, GrueError, UsageError
+from grue.games.gamefile import SUFFIX
+from grue.training import checkpoint, metrics
+from grue.training.checkpoint import PARTIAL, write_atomically
+from grue.training.config import TrainConfig, setting_names
+from grue.training.events import Events
+from grue.training.metrics import Row
+from grue.training.programs import build, condition_of, own_heads
+
+CONFIG, METRICS, CHECKPOINT = "config.json", "metrics.jsonl", "checkpoint"
+
+
+def run_name(config: TrainConfig) -> str:
+    """The name of a run's folder."""
+    path = Path(config.game)
+    # A level's name has no suffix to lose.
+    game = path.name.removesuffix(SUFFIX) if path.name.endswith(SUFFIX) else path.stem
+    name = f"{game}-{config.agent}-{config.gate}-seed{config.seeds[0]}"
+    priority = "" if config.priority else "-no-priority"
+    look = "" if config.look_every else "-no-look"
+    return name + priority + look
+
+
+# Reading
+
+
+@dataclass(frozen=True)
+class Curves:
+    """What a run measured."""
+
+    config: TrainConfig
+    seed: int
+    metrics: Mapping[str, np.ndarray]
+    """Arrays by column, null as nan."""
+
+    def curve(self, name: str = "fraction") -> tuple[np.ndarray, np.ndarray]:
+        """Steps, and the moving average over ``average_over`` steps."""
+        return metrics.moving_average(self.metrics, name, self.config)
+
+    @property
+    def final(self) -> dict[str, float]:
+        """The last moving averages; nan where there is none."""
+        curves = {name: self.curve(name)[1] for name in metrics.AVERAGED}
+        return {name: float(curve[-1]) if len(curve) else np.nan for name, curve in curves.items()}
+
+
+@dataclass(frozen=True)
+class StoredRun(Curves):
+    folder: Path
+    about: Mapping[str, Any]
+
+
+def read_runs(paths: Iterable[Path | str]) -> list[StoredRun]:
+    """The runs in some folders, each a run folder or a folder of run folders."""
+    found: list[StoredRun] = []
+    for path in map(Path, paths):
+        inside = sorted(path.iterdir()) if path.is_dir() else []
+        folders = [path] if _is_run(path) else [child for child in inside if _is_run(child)]
+        if not folders:
+            raise UsageError(
+                f"{path} is no run folder and holds none: a run folder has a {CONFIG}, "
+                "and grue train makes it"
+            )
+        found += map(read_run, folders)
+    return found
+
+
+def read_run(folder: Path) -> StoredRun:
+    config, about = read_config(folder)
+    table = metrics.columns(read_rows(folder))
+    return StoredRun(config, config.seeds[0], table, folder, about)
+
+
+def load_state(folder: Path | str) -> tuple[CompiledEnv, Agent, AgentState, Condition, int]:
+    """What a run has learned: its latest checkpoint, with the agent and the game it is for."""
+    folder = Path(folder)
+    config, _ = read_config(folder)
+    steps = checkpoint.saved_steps(folder / CHECKPOINT)
+    if not steps:
+        raise GrueError(f"{folder} has no checkpoint yet; train it first")
+    path = checkpoint.path_of(folder / CHECKPOINT, steps[-1])
+    built = build(config, built_heads(path), many=False)
+    condition = condition_of(config, own_heads(config))
+    template = jax.eval_shape(built.program.init, jnp.int32(0), condition)
+    run = jax.tree.map(jnp.array, checkpoint.load(path, template))
+    run = checkpoint.with_keys(run, template)
+    return built.env, built.agent, run.agent, run.condition, steps[-1]
+
+
+def built_heads(path: Path) -> int:
+    """How many heads the weights of a checkpoint have: at least as many as its run uses."""
+    return checkpoint.read_header(path)["heads"]
+
+
+def read_config(folder: Path) -> tuple[TrainConfig, dict[str, Any]]:
+    path = folder / CONFIG
+    try:
+        values = json.loads(path.read_bytes())
+        about = values.pop("about")
+        if not isinstance(about, dict):
+            raise ValueError("'about' is no table")
+        config = TrainConfig.from_json(values)
+    except FileNotFoundError:
+        raise UsageError(f"{folder} is no run folder: it has no {CONFIG}") from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BrokenFileError(
+            f"{path} is damaged or of another grue ({error}); train into another folder"
+        ) from None
+    return config, about
+
+
+def read_rows(folder: Path, until: int | None = None) -> list[Row]:
+    """The rows of metrics, up to a step. A last line that is still being written is left out."""
+    path = folder / METRICS
+    try:
+        lines = path.read_bytes().split(b"\n")[:-1]
+    except FileNotFoundError:
+        return []
+    rows: list[Row] = []
+    for number, line in enumerate(lines, 1):
+        try:
+            row = json.loads(line)
+            missing = [name for name in metrics.COLUMNS if name not in row]
+        except (ValueError, TypeError):
+            row, missing = {}, ["a row"]
+        if missing:
+            raise BrokenFileError(
+                f"{path}, line {number} is damaged ({missing[0]} is missing); "
+                "train into another folder"
+            )
+        if until is not None and row["step"] > until:
+            break
+        rows.append(row)
+    return rows
+
+
+def _is_run(path: Path) -> bool:
+    return (path / CONFIG).is_file() and not path.name.endswith(PARTIAL)
+
+
+# Writing
+
+
+def create(folder: Path, config: TrainConfig, about: Mapping[str, Any]) -> None:
+    """Makes a run folder, whole or not at all."""
+    scratch = folder.with_name(f".{folder.name}{PARTIAL}")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(scratch, ignore_errors=True)
+    try:
+        (scratch / CHECKPOINT).mkdir(parents=True)
+        write_config(scratch, config, about)
+        scratch.rename(folder)
+    except BaseException:
+        shutil.rmtree(scratch, ignore_errors=True)
+        raise
+    checkpoint.sync_folder(folder.parent)
+
+
+def write_config(folder: Path, config: TrainConfig, about: Mapping[str, Any]) -> None:
+    text = json.dumps({**config.to_json(), "about": about}, indent=2) + "\n"
+    write_atomically(folder / CONFIG, lambda file: file.write(text.encode()))
+
+
+def check_same(folder: Path, config: TrainConfig, game_hash: str) -> None:
+    """Refuses to go on with other settings than a run began with; only ``steps`` may grow."""
+    stored, about = read_config(folder)
+    if about.get("game_hash", game_hash) != game_hash:
+        raise UsageError(
+            f"{folder} was trained on another {config.game}: its files have changed since; "
+            "train into another --out"
+        )
+    if replace(stored, steps=config.steps) == config and config.steps >= stored.steps:
+        return
+    for name in setting_names():
+        was, now = getattr(stored, name), getattr(config, name)
+        if was != now:
+            least = "; it may only grow" if name == "steps" else ""
+            raise UsageError(
+                f"{folder} was trained with {name} {was}, not {now}{least}; "
+                "go on with the old value or train into another --out"
+            )
+
+
+class RunFolder:
+    """A run folder that is being written, by one process at a time."""
+
+    def __init__(self, path: Path, step: int) -> None:
+        """Takes the folder back to a step: later rows and checkpoints are gone."""
+        self.path = path
+        self.checkpoints = path / CHECKPOINT
+        self.rows: list[Row] = []
+        """Those that are there already."""
+        self._events: Events | None = None
+        self._lock = _locked(path)
+        try:
+            self._take_back(step)
+            self._metrics: BinaryIO = (path / METRICS).open("ab")
+        except BaseException:
+            os.close(self._lock)
+            raise
+
+    def _take_back(self, step: int) -> None:
+        self.rows = read_rows(self.path, step)
+        last = self.rows[-1]["step"] if self.rows else 0
+        if last != step:
+            raise BrokenFileError(
+                f"{self.path / METRICS} ends at step {last}, before the checkpoint of step {step}; "
+                "train into another folder"
+            )
+        self.checkpoints.mkdir(exist_ok=True)
+        checkpoint.remove_partial(self.path)
+        checkpoint.remove_partial(self.checkpoints)
+        # Checkpoints first: one without its rows could not be gone on from.
+        saved = checkpoint.saved_steps(self.checkpoints)
+        checkpoint.remove(self.checkpoints, [at for at in saved if at > step])
+        lines = b"".join(map(_line, self.rows))
+        write_atomically(self.path / METRICS, lambda file: file.write(lines))
+
+    def write_events(self, step: int) -> None:
+        """Writes TensorBoard events too, from a step on."""
+        self._events = Events(self.path, step)
+
+    def write(self, row: Row) -> None:
+        self._metrics.write(_line(row))
+        self._metrics.flush()
+        if self._events is not None:
+            self._events.add(row)
+
+    def save(self, step: int, tree: Any, notes: Mapping[str, Any]) -> None:
+        """Writes a checkpoint, after the rows that belong to it."""
+        os.fsync(self._metrics.fileno())
+        if self._events is not None:
+            self._events.flush()
+        checkpoint.save(self.checkpoints, step, tree, notes)
+
+    def prune(self) -> None:
+        """Removes all checkpoints but the last ones."""
+        saved = checkpoint.saved_steps(self.checkpoints)
+        checkpoint.remove(self.checkpoints, saved[: -checkpoint.KEPT])
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._metrics.close()
+        if self._events is not None:
+            self._events.close()
+        os.close(self._lock)
+
+
+def _line(row: Row) -> bytes:
+    return json.dumps(row, allow_nan=False).encode() + b"\n"
+
+
+def _locked(folder: Path) -> int:
+    """Keeps other processes out of a folder until it is closed, or the process is gone."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        # Some network file systems cannot lock.
+        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+            os.close(handle)
+            raise GrueError(
+                f"another process is training in {folder}; wait for it or stop it"
+            ) from None
+    return handle

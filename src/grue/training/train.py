@@ -1,0 +1,368 @@
+"""Trains runs: the host's side of the loop, with run folders, checkpoints and resuming.
+
+The device's side, Algorithm 1, is ``training/algorithm.py``. Here it is called for one row of
+metrics after the other, and nothing else happens in between but one transfer of sums.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from grue.agents.agent import Agent, AgentState, Condition
+from grue.engine.compiled import CompiledEnv
+from grue.errors import GrueError, UsageError
+from grue.training import checkpoint, events, metrics, runs
+from grue.training.algorithm import Run
+from grue.training.config import TrainConfig
+from grue.training.groups import Group, Member, plan
+from grue.training.metrics import Row
+from grue.training.programs import (
+    Built,
+    build,
+    check_trainable,
+    condition_of,
+    open_game,
+    own_heads,
+    resolved,
+)
+from grue.training.provenance import about as provenance
+from grue.training.runs import Curves, RunFolder
+
+CHECKPOINT_SECONDS = 60.0
+Trained = tuple[CompiledEnv, Agent, AgentState, Condition, int]
+
+
+@runtime_checkable
+class Progress(Protocol):
+    """Who is told how training goes."""
+
+    def begin(self, names: Sequence[str], step: int, steps: int) -> None:
+        """Runs go on from a step to another."""
+        ...
+
+    def update(self, step: int, rows: Sequence[Row]) -> None:
+        """A row of each run."""
+        ...
+
+    def say(self, line: str) -> None: ...
+
+
+class Interrupted(KeyboardInterrupt):
+    """Training was stopped by a signal, after a checkpoint."""
+
+    def __init__(self, step: int, steps: int) -> None:
+        super().__init__(f"interrupted at step {step} of {steps}; resume to go on")
+        self.step = step
+        self.steps = steps
+
+
+@dataclass(frozen=True)
+class RunResult(Curves):
+    folder: Path | None
+    _held: Trained | None = field(default=None, repr=False)
+
+    @property
+    def trained(self) -> Trained:
+        """Game, agent, what it learned, its condition and the step: read anew from the folder."""
+        if self._held is not None:
+            return self._held
+        assert self.folder is not None
+        return runs.load_state(self.folder)
+
+
+@dataclass(frozen=True)
+class Result:
+    runs: list[RunResult]
+
+
+def train(
+    config: TrainConfig,
+    out: Path | str | None = None,
+    resume: bool = False,
+    together: bool | None = None,
+    progress: Progress | None = None,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+) -> Result:
+    """Trains a config, one run for each of its seeds. Without ``out`` nothing is written."""
+    return train_all([config], out, resume, together, progress, checkpoint_seconds)
+
+
+def train_all(
+    configs: Sequence[TrainConfig],
+    out: Path | str | None = None,
+    resume: bool = False,
+    together: bool | None = None,
+    progress: Progress | None = None,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+) -> Result:
+    """Trains several configs.
+
+    ``together`` trains the runs that can share a program side by side; by default on an
+    accelerator and not on a CPU. A checkpoint is written at the end, when a signal asks to stop,
+    and every so many seconds.
+    """
+    if resume and out is None:
+        raise UsageError("only runs that were written can be resumed: give out, their folder")
+    if not checkpoint_seconds >= 0:
+        raise UsageError(f"checkpoint_seconds must be at least 0, not {checkpoint_seconds}")
+    members = _members(configs, None if out is None else Path(out), resume)
+    if together is None:
+        together = jax.default_backend() != "cpu"
+    progress = _Silent() if progress is None else progress
+    if out is not None and not events.installed():
+        progress.say(events.NOT_INSTALLED)
+    results: dict[str, RunResult] = {}
+    with _Stop(out is not None) as stop:
+        for group in plan(members, together):
+            trainer = _Trainer(group, stop, progress, checkpoint_seconds)
+            results |= trainer.train()
+    return Result([results[member.name] for member in members])
+
+
+def _members(configs: Sequence[TrainConfig], out: Path | None, resume: bool) -> list[Member]:
+    """Every run of some configs; all that can be refused is refused here."""
+    if out is not None and out.exists() and not out.is_dir():
+        raise UsageError(f"{out} is no folder; give another --out")
+    members: dict[str, Member] = {}
+    for config in map(resolved, configs):
+        check_trainable(config)
+        heads = own_heads(config)
+        for seed in config.seeds:
+            run = config.of_seed(seed)
+            member = Member(runs.run_name(run), run, heads)
+            if member.name in members:
+                raise UsageError(f"two runs are called {member.name}; train them one at a time")
+            members[member.name] = member
+            if out is not None:
+                _find_folder(member, out / member.name, resume)
+    return list(members.values())
+
+
+def _find_folder(member: Member, folder: Path, resume: bool) -> None:
+    member.folder = folder
+    if not folder.exists():
+        return
+    if not resume:
+        raise UsageError(f"{folder} exists; use --resume to go on with it, or another --out")
+    runs.check_same(folder, member.config, _game_hash(member.config))
+    checkpoints = folder / runs.CHECKPOINT
+    member.saved = checkpoint.saved_steps(checkpoints)
+    if member.saved:
+        member.notes = checkpoint.read_header(checkpoint.path_of(checkpoints, member.latest))
+
+
+def _game_hash(config: TrainConfig) -> str:
+    return open_game(config.game, config.episode_steps).game.header["game_hash"]
+
+
+class _Trainer:
+    """Takes a group of runs from its step to the end."""
+
+    def __init__(
+        self, group: Group, stop: _Stop, progress: Progress, checkpoint_seconds: float
+    ) -> None:
+        self.group = group
+        self.members = group.members
+        self.config = group.members[0].config
+        self.many = len(group.members) > 1
+        self.stop = stop
+        self.progress = progress
+        self.checkpoint_seconds = checkpoint_seconds
+        self.folders: list[RunFolder] = []
+        self.rows: list[list[Row]] = [[] for _ in self.members]
+
+    def train(self) -> dict[str, RunResult]:
+        if self.group.step == self.config.steps:
+            return self._finished()
+        if self.stop.asked:
+            raise Interrupted(self.group.step, self.config.steps)
+        with ExitStack() as stack:
+            self._open_folders(stack)
+            built = build(self.config, self.group.heads, self.many)
+            run = self._loop(built, self._begin(built))
+        return self._results(built, run)
+
+    def _loop(self, built: Built, run: Run) -> Run:
+        config, program, step = self.config, built.program, self.group.step
+        every, target_every = config.metrics_every, config.target_every
+        saved_at = time.monotonic()
+        self.progress.begin(self.group.names, step, config.steps)
+        while step < config.steps:
+            learn = step >= config.learning_starts
+            run, sums = program.advance(run, jnp.int32(step), learn, every)
+            step += every
+            # A target that is copied less often than every row is copied here.
+            if learn and every < target_every and step % target_every == 0:
+                run = program.copy_to_target(run)
+            self._add_rows(step, jax.device_get(sums))
+            over = step == config.steps
+            if over or self.stop.asked or time.monotonic() - saved_at >= self.checkpoint_seconds:
+                self._save(step, run)
+                saved_at = time.monotonic()
+            if self.stop.asked and not over:
+                raise Interrupted(step, config.steps)
+        return run
+
+    def _begin(self, built: Built) -> Run:
+        """The runs at the group's step: new ones, or from their checkpoints."""
+        conditions = [condition_of(member.config, member.heads) for member in self.members]
+        seeds = [jnp.int32(member.config.seeds[0]) for member in self.members]
+        start = self._joined([seeds, conditions], jnp.stack)
+        if self.group.step == 0:
+            return built.program.init(*start)
+        template = jax.eval_shape(built.program.init, *start)
+        one = jax.eval_shape(lambda run: self._of_run(0, run), template)
+        loaded = [
+            checkpoint.load(checkpoint.path_of(folder.checkpoints, self.group.step), one)
+            for folder in self.folders
+        ]
+        run = jax.tree.map(jnp.array, self._joined([loaded], np.stack)[0])
+        return checkpoint.with_keys(run, template)
+
+    def _joined(self, lists: Sequence[Sequence[Any]], stack: Any) -> list[Any]:
+        """Trees of the runs as one tree of all runs."""
+        if not self.many:
+            return [trees[0] for trees in lists]
+        return [jax.tree.map(lambda *leaves: stack(leaves), *trees) for trees in lists]
+
+    def _of_run(self, number: int, tree: Any) -> Any:
+        """One run's part of a tree of all runs."""
+        return jax.tree.map(lambda leaf: leaf[number], tree) if self.many else tree
+
+    def _add_rows(self, step: int, sums: Any) -> None:
+        for number, member in enumerate(self.members):
+            before = self.rows[number]
+            own = self._of_run(number, sums)
+            row = metrics.make_row(member.config, step, own, member.heads, before)
+            before.append(row)
+            if self.folders:
+                with _told(self.folders[number].path):
+                    self.folders[number].write(row)
+        self.progress.update(step, [rows[-1] for rows in self.rows])
+
+    def _save(self, step: int, run: Run) -> None:
+        """Writes a checkpoint of every run, and only then forgets old ones."""
+        if not self.folders:
+            return
+        tree = jax.device_get(checkpoint.without_keys(run))
+        notes = {"heads": self.group.heads, "together": self.group.names}
+        for number, folder in enumerate(self.folders):
+            with _told(folder.path):
+                folder.save(step, self._of_run(number, tree), notes)
+        for folder in self.folders:
+            folder.prune()
+
+    def _open_folders(self, stack: ExitStack) -> None:
+        step = self.group.step
+        for number, member in enumerate(self.members):
+            if member.folder is None:
+                continue
+            with _told(member.folder):
+                about = {**provenance(), "game_hash": _game_hash(member.config)}
+                is_new = not member.folder.exists()
+                if is_new:
+                    runs.create(member.folder, member.config, about)
+                folder = RunFolder(member.folder, step)
+                stack.callback(folder.close)
+                if not is_new:
+                    _note_resumed(member, step, about)
+                if events.installed():
+                    folder.write_events(step)
+            self.folders.append(folder)
+            self.rows[number] = folder.rows
+
+    def _finished(self) -> dict[str, RunResult]:
+        found = {}
+        for member in self.members:
+            assert member.folder is not None
+            self.progress.say(f"{member.name} is finished: {self.config.steps} steps")
+            stored = runs.read_run(member.folder)
+            found[member.name] = RunResult(
+                stored.config, stored.seed, stored.metrics, member.folder
+            )
+        return found
+
+    def _results(self, built: Built, run: Run) -> dict[str, RunResult]:
+        found = {}
+        for number, member in enumerate(self.members):
+            held = None
+            if member.folder is None:
+                own = self._of_run(number, run)
+                held = (built.env, built.agent, own.agent, own.condition, self.config.steps)
+            table = metrics.columns(self.rows[number])
+            found[member.name] = RunResult(
+                member.config, member.config.seeds[0], table, member.folder, held
+            )
+        return found
+
+
+def _note_resumed(member: Member, step: int, about: dict[str, Any]) -> None:
+    """Records more steps than before, and another commit, version or device."""
+    assert member.folder is not None
+    config, before = runs.read_config(member.folder)
+    resumed = before.get("resumed", [])
+    last = {**before, **(resumed[-1] if resumed else {})}
+    changed = {name: value for name, value in about.items() if last.get(name) != value}
+    if changed:
+        before = {**before, "resumed": [*resumed, {"step": step, **about}]}
+    if changed or config != member.config:
+        runs.write_config(member.folder, member.config, before)
+
+
+@contextmanager
+def _told(folder: Path) -> Iterator[None]:
+    """Turns an error of the file system into one line that says how to go on."""
+    try:
+        yield
+    except OSError as error:
+        where = folder if error.filename is None else error.filename
+        raise GrueError(
+            f"{where}: {error.strerror or error}; what was saved before is whole: "
+            "mend this and go on with --resume"
+        ) from error
+
+
+class _Stop:
+    """Notes a signal to stop, to be heeded between two rows. A second one acts at once."""
+
+    def __init__(self, active: bool) -> None:
+        self.asked = False
+        self.active = active and threading.current_thread() is threading.main_thread()
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> _Stop:
+        if self.active:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._ask)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        self._before = {}
+
+    def _ask(self, number: int, frame: Any) -> None:
+        self.asked = True
+        self.__exit__()
+
+
+class _Silent:
+    def begin(self, names: Sequence[str], step: int, steps: int) -> None:
+        pass
+
+    def update(self, step: int, rows: Sequence[Row]) -> None:
+        pass
+
+    def say(self, line: str) -> None:
+        pass

@@ -1,0 +1,558 @@
+"""Run folders: what is in them, who may write them, and what is read back."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import grue
+from grue.agents.agent import Losses
+from grue.training import checkpoint, metrics, runs
+from grue.training.algorithm import Sums
+from grue.training.config import TrainConfig, setting_names
+from grue.training.events import Events
+from grue.training.groups import Member, plan
+from grue.training.metrics import COLUMNS, Row, make_row
+from grue.training.programs import build, condition_of, resolved, shared_part
+from grue.training.provenance import about, commit_of
+from grue.training.runs import RunFolder, create, read_rows, read_run, read_runs, run_name
+
+CONFIG = TrainConfig(
+    game="saladworld-1",
+    gate="masking",
+    steps=800,
+    metrics_every=100,
+    average_over=300,
+    target_every=100,
+    learning_starts=100,
+    epsilon_steps=400,
+    embedding=4,
+    encoder=8,
+    context=8,
+    hidden=8,
+    replay_steps=2000,
+)
+ABOUT = {"commit": None, "device": "abacus"}
+
+
+def sums(**values: float) -> Sums:
+    """Of 100 steps of one run, as they come from the device."""
+    known = {
+        "episodes": 2,
+        "wins": 1,
+        "score": 15,
+        "fraction": 1.5,
+        "admissible": 30,
+        "candidates": 250,
+        "admissible_commands": 225,
+        "rightly_admitted": 150,
+        "wrongly_admitted": 50,
+        "wrongly_rejected": 75,
+        "updates": 25,
+    } | values
+    numbers = {name: single(value) for name, value in known.items()}
+    heads = np.array([75, 25, 0, 0, 0], np.float32)
+    losses = Losses(single(50), single(12.5), single(20))
+    return Sums(**numbers | {"heads": heads, "losses": losses})
+
+
+def single(value: float | str) -> Any:
+    return np.float32(value)
+
+
+def rows(number: int, config: TrainConfig = CONFIG, **values: float) -> list[Row]:
+    made: list[Row] = []
+    for i in range(1, number + 1):
+        made.append(make_row(config, 100 * i, sums(**values), 5, made))
+    return made
+
+
+# Rows of metrics
+
+
+def test_a_row() -> None:
+    assert make_row(CONFIG, 100, sums(), 2, []) == {
+        "step": 100,
+        "seed": 0,
+        "episodes": 2,
+        "wins": 1,
+        "score": 7.5,
+        "fraction": 0.75,
+        "score_average": 7.5,
+        "fraction_average": 0.75,
+        "epsilon": 0.775,
+        "q_loss": 2.0,
+        "classifier_loss": 0.5,
+        "classifier_accuracy": 0.8,
+        "precision": 0.75,
+        "recall": 150 / 225,
+        "candidates": 2.5,
+        "admissible_commands": 2.25,
+        "admissible": 0.3,
+        "heads": [0.75, 0.25],
+        "updates": 25,
+    }
+    assert tuple(make_row(CONFIG, 100, sums(), 2, [])) == COLUMNS
+
+
+def test_what_is_undefined_is_null() -> None:
+    empty = sums(episodes=0, wins=0, score=0, fraction=0, updates=0, rightly_admitted=0)
+    row = make_row(CONFIG, 800, empty._replace(wrongly_admitted=single(0)), 1, [])
+    undefined = {name for name, value in row.items() if value is None}
+    assert undefined == {
+        *("score", "fraction", "score_average", "fraction_average", "precision"),
+        *("q_loss", "classifier_loss", "classifier_accuracy"),
+    }
+    assert row["recall"] == 0.0
+    assert row["epsilon"] == 0.1
+    # JSON has no word for what a diverged run gives.
+    lost = sums()._replace(losses=Losses(single("nan"), single("inf"), single(0)))
+    row = make_row(CONFIG, 100, lost, 1, [])
+    assert (row["q_loss"], row["classifier_loss"]) == (None, None)
+    json.dumps(row, allow_nan=False)
+
+
+def test_the_moving_average_is_over_episodes() -> None:
+    made: list[Row] = []
+    ended = [(1, 10), (0, 0), (4, 0), (1, 15), (0, 0), (0, 0), (0, 0)]
+    for i, (episodes, score) in enumerate(ended, 1):
+        told = sums(episodes=episodes, score=score, fraction=score / 20)
+        made.append(make_row(CONFIG, 100 * i, told, 5, made))
+    # Three rows: 10; 10; 10 of 5 episodes; 15 of 5; 15 of 5; 15; none.
+    assert [row["score_average"] for row in made] == [10, 10, 2, 3, 3, 15, None]
+    assert [row["fraction_average"] for row in made] == [0.5, 0.5, 0.1, 0.15, 0.15, 0.75, None]
+
+    table = metrics.columns(made)
+    for name in ("score", "fraction"):
+        steps, curve = metrics.moving_average(table, name, CONFIG)
+        np.testing.assert_array_equal(steps, np.arange(100, 800, 100))
+        np.testing.assert_array_equal(curve, table[f"{name}_average"])
+
+
+def test_other_columns_are_averaged_over_rows() -> None:
+    made = rows(4)
+    for row, loss in zip(made, [None, 1.0, 2.0, 4.5], strict=True):
+        row["q_loss"] = loss
+    steps, curve = metrics.moving_average(metrics.columns(made), "q_loss", CONFIG)
+    np.testing.assert_array_equal(steps, [100, 200, 300, 400])
+    np.testing.assert_array_equal(curve, [np.nan, 1.0, 1.5, 2.5])
+    with pytest.raises(grue.UsageError, match="there is no curve 'loss'; there are score, frac"):
+        metrics.moving_average(metrics.columns(made), "loss", CONFIG)
+
+
+def test_columns() -> None:
+    table = metrics.columns(rows(3, episodes=0))
+    assert tuple(table) == COLUMNS
+    assert table["step"].dtype == np.int64
+    np.testing.assert_array_equal(table["score"], [np.nan] * 3)
+    assert table["heads"].shape == (3, 5)
+    empty = metrics.columns([])
+    assert {len(column) for column in empty.values()} == {0}
+    assert empty["heads"].shape == (0, 0)
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    ("values", "name"),
+    [
+        ({}, "saladworld-1-sc-masking-seed0"),
+        ({"agent": "drqn", "gate": "none", "seeds": (7,)}, "saladworld-1-drqn-none-seed7"),
+        ({"priority": False}, "saladworld-1-sc-masking-seed0-no-priority"),
+        ({"look_every": 0}, "saladworld-1-sc-masking-seed0-no-look"),
+        (
+            {"priority": False, "look_every": 0},
+            "saladworld-1-sc-masking-seed0-no-priority-no-look",
+        ),
+        ({"game": "/some/where/lamps.z8"}, "lamps-sc-masking-seed0"),
+        ({"game": "a/my.lamps.grue.npz"}, "my.lamps-sc-masking-seed0"),
+    ],
+)
+def test_names_of_runs(values: dict[str, Any], name: str) -> None:
+    assert run_name(replace(CONFIG, **values)) == name
+
+
+# Folders
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    path = tmp_path / "out" / run_name(CONFIG)
+    create(path, CONFIG, ABOUT)
+    return path
+
+
+def names(folder: Path) -> set[str]:
+    return {child.name for child in folder.iterdir()}
+
+
+def fill(folder: Path, number: int, save_at: tuple[int, ...] = ()) -> None:
+    """Writes rows and checkpoints."""
+    writer = RunFolder(folder, 0)
+    for row in rows(number):
+        writer.write(row)
+        if row["step"] in save_at:
+            writer.save(row["step"], {"w": np.arange(3)}, {"heads": 5, "together": []})
+    writer.close()
+
+
+def test_a_new_folder(folder: Path) -> None:
+    assert names(folder) == {"config.json", "checkpoint"}
+    assert names(folder.parent) == {folder.name}
+    stored = json.loads((folder / "config.json").read_text())
+    assert list(stored) == [*setting_names(), "about"]
+    assert stored == {**CONFIG.to_json(), "about": ABOUT}
+    run = read_run(folder)
+    assert (run.config, run.seed, run.about, run.folder) == (CONFIG, 0, ABOUT, folder)
+    assert len(run.metrics["step"]) == 0
+    assert np.isnan(run.final["score"])
+
+
+def test_a_folder_is_made_whole_or_not_at_all(tmp_path: Path, monkeypatch) -> None:
+    def full(*arguments: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(runs, "write_config", full)
+    with pytest.raises(OSError, match="No space"):
+        create(tmp_path / "run", CONFIG, ABOUT)
+    assert names(tmp_path) == set()
+
+
+def test_rows_are_written_and_read(folder: Path) -> None:
+    fill(folder, 5)
+    assert read_rows(folder) == rows(5)
+    assert read_rows(folder, 300) == rows(3)
+    text = (folder / "metrics.jsonl").read_text()
+    assert text.count("\n") == 5
+    # A line that is still being written is no row yet.
+    (folder / "metrics.jsonl").write_text(text + text[:40])
+    assert read_rows(folder) == rows(5)
+
+    run = read_run(folder)
+    steps, curve = run.curve()
+    np.testing.assert_array_equal(steps, [100, 200, 300, 400, 500])
+    np.testing.assert_array_equal(curve, [0.75] * 5)
+    assert run.final["score"] == 7.5
+    assert set(run.final) == set(metrics.AVERAGED)
+
+
+def test_a_damaged_line_is_refused_by_its_number(folder: Path) -> None:
+    fill(folder, 3)
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    for bad, reason in [("{", "a row"), ("5", "a row"), ("[]", "step"), ('{"step": 1}', "seed")]:
+        (folder / "metrics.jsonl").write_text("\n".join([lines[0], bad, lines[2]]) + "\n")
+        with pytest.raises(grue.BrokenFileError) as caught:
+            read_rows(folder)
+        assert f"metrics.jsonl, line 2 is damaged ({reason} is missing)" in str(caught.value)
+
+
+def test_a_folder_is_taken_back_to_a_step(folder: Path) -> None:
+    fill(folder, 5, save_at=(200, 300, 500))
+    assert checkpoint.saved_steps(folder / "checkpoint") == [200, 300, 500]
+    (folder / "checkpoint" / ".step-000000600.npz.partial").touch()
+    (folder / ".metrics.jsonl.partial").touch()
+    whole = (folder / "metrics.jsonl").read_bytes()
+    with (folder / "metrics.jsonl").open("ab") as file:
+        file.write(b'{"step": 6')
+
+    writer = RunFolder(folder, 300)
+    assert writer.rows == rows(3)
+    assert checkpoint.saved_steps(folder / "checkpoint") == [200, 300]
+    assert names(folder) == {"config.json", "checkpoint", "metrics.jsonl"}
+    assert names(folder / "checkpoint") == {"step-000000200.npz", "step-000000300.npz"}
+    for row in rows(5)[3:]:
+        writer.write(row)
+    writer.save(500, {"w": np.arange(3)}, {})
+    assert checkpoint.saved_steps(folder / "checkpoint") == [200, 300, 500]
+    writer.prune()
+    assert checkpoint.saved_steps(folder / "checkpoint") == [300, 500]
+    writer.close()
+    assert (folder / "metrics.jsonl").read_bytes() == whole
+
+
+def test_rows_that_a_checkpoint_needs_must_be_there(folder: Path) -> None:
+    fill(folder, 2, save_at=(200,))
+    with pytest.raises(grue.BrokenFileError, match="ends at step 200, before the checkpoint of"):
+        RunFolder(folder, 300)
+    RunFolder(folder, 200).close()  # The refusal gave the lock back and changed nothing.
+    assert read_rows(folder) == rows(2)
+
+
+def test_one_process_at_a_time(folder: Path) -> None:
+    writer = RunFolder(folder, 0)
+    code = "import sys; from grue.training.runs import RunFolder; RunFolder({!r}, 0)"
+    code = f"from pathlib import Path; {code.format(folder)}".replace("PosixPath", "Path")
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.returncode == 1
+    assert f"another process is training in {folder}; wait for it or stop it" in result.stderr
+    writer.close()
+    RunFolder(folder, 0).close()
+
+
+# Reading
+
+
+def test_read_runs(folder: Path) -> None:
+    out = folder.parent
+    other = out / "b"
+    create(other, replace(CONFIG, seeds=(3,)), ABOUT)
+    (out / "notes").mkdir()
+    shutil.copytree(other, out / ".b.partial")
+    found = read_runs([out])
+    assert [(run.folder, run.seed) for run in found] == [(other, 3), (folder, 0)]
+    assert [run.folder for run in read_runs([folder, str(other)])] == [folder, other]
+    assert read_runs([]) == []
+    for path in (out / "notes", out / "nowhere", folder / "config.json"):
+        with pytest.raises(grue.UsageError, match="is no run folder and holds none"):
+            read_runs([path])
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", '{"about": {}, "contxt": 3}', '{"about": {}, "steps": 7}', '{"about": 1}'],
+)
+def test_a_damaged_config(folder: Path, text: str) -> None:
+    (folder / "config.json").write_text(text)
+    with pytest.raises(grue.BrokenFileError, match=r"config\.json is damaged or of another grue"):
+        read_run(folder)
+
+
+def test_only_steps_may_change(folder: Path) -> None:
+    runs.check_same(folder, CONFIG, "hash")
+    runs.check_same(folder, replace(CONFIG, steps=900), "hash")
+    for values, reason in [
+        ({"steps": 700}, "was trained with steps 800, not 700; it may only grow"),
+        ({"hidden": 9, "context": 4}, "was trained with context 8, not 4"),
+        ({"heads": 2, "steps": 900}, "was trained with heads None, not 2"),
+        ({"softness": 0.25}, "was trained with softness 0.1, not 0.25"),
+    ]:
+        with pytest.raises(grue.UsageError) as caught:
+            runs.check_same(folder, replace(CONFIG, **values), "hash")
+        assert f"{folder} {reason}" in str(caught.value)
+    runs.write_config(folder, CONFIG, {**ABOUT, "game_hash": "other"})
+    with pytest.raises(grue.UsageError, match="was trained on another saladworld-1: its files"):
+        runs.check_same(folder, CONFIG, "hash")
+
+
+@pytest.mark.parametrize("heads", [1, 3])
+def test_load_state(folder: Path, heads: int) -> None:
+    """A drqn run's weights have more heads where it was trained beside others."""
+    config = replace(CONFIG, agent="drqn")
+    runs.write_config(folder, config, ABOUT)
+    with pytest.raises(grue.GrueError, match="has no checkpoint yet; train it first"):
+        runs.load_state(folder)
+
+    built = build(config, heads, many=False)
+    template = jax.eval_shape(built.program.init, jnp.int32(0), condition_of(config, 1))
+    whole = jax.eval_shape(checkpoint.without_keys, template)
+    tree = jax.tree.map(lambda leaf: np.full(leaf.shape, 1, leaf.dtype), whole)
+    checkpoint.save(folder / "checkpoint", 300, tree, {"heads": heads})
+    checkpoint.save(folder / "checkpoint", 400, tree, {"heads": heads})
+    env, agent, state, condition, step = runs.load_state(str(folder))
+    assert step == 400
+    assert agent.heads == heads
+    assert env.commands == grue.load("saladworld-1").commands
+    assert int(condition.heads) == 1
+    assert state.learned.network.context.bias.shape == (heads, 32)
+    assert jax.tree.structure(state) == jax.tree.structure(template.agent)
+
+
+# Runs side by side
+
+
+def member(
+    seed: int = 0, saved: tuple[int, ...] = (), together: tuple[str, ...] = (), **values: Any
+) -> Member:
+    config = replace(CONFIG, seeds=(seed,), **values)
+    heads = 1 if config.agent == "drqn" else 5
+    notes = {"heads": heads, "together": list(together)} if saved else {}
+    return Member(f"{config.agent}{seed}", config, heads, None, saved, notes)
+
+
+def planned(*members: Member, together: bool = True) -> list[tuple[list[str], int, int]]:
+    return [(group.names, group.step, group.heads) for group in plan(members, together)]
+
+
+def test_what_may_differ_in_one_program() -> None:
+    alike = [
+        {"agent": "drqn"},
+        {"gate": "oracle"},
+        {"priority": False},
+        {"look_every": 0},
+        {"heads": 2},
+        {"seeds": (4,)},
+    ]
+    for values in alike:
+        assert shared_part(replace(CONFIG, **values)) == shared_part(CONFIG)
+    for values in [{"game": "saladworld-2"}, {"steps": 900}, {"discount": 0.5}, {"context": 4}]:
+        assert shared_part(replace(CONFIG, **values)) != shared_part(CONFIG)
+    tabular = replace(CONFIG, agent="tabular")
+    assert shared_part(tabular) != shared_part(replace(CONFIG, agent="li-tabular"))
+    assert shared_part(tabular) != shared_part(CONFIG)
+    assert build(CONFIG, 5, False) is build(replace(CONFIG, steps=100, gate="none"), 5, False)
+
+
+def test_new_runs() -> None:
+    some = [member(0), member(1), member(0, agent="drqn"), member(2, context=4)]
+    assert planned(*some) == [(["sc0", "sc1", "drqn0"], 0, 5), (["sc2"], 0, 5)]
+    assert planned(*some, together=False) == [
+        (["sc0"], 0, 5),
+        (["sc1"], 0, 5),
+        (["drqn0"], 0, 1),
+        (["sc2"], 0, 5),
+    ]
+
+
+def test_a_team_goes_on_from_the_latest_step_that_all_have() -> None:
+    team = ("sc0", "sc1")
+    # Killed while saving: the first was saved once more than the second.
+    ahead = member(0, (300, 400), team)
+    assert planned(ahead, member(1, (200, 300), team)) == [(["sc0", "sc1"], 300, 5)]
+    # The second had not been saved at all.
+    assert planned(member(0, (100,), team), member(1)) == [(["sc0", "sc1"], 0, 5)]
+    # Killed at the end: the first is finished, and still goes on with the second.
+    assert planned(member(0, (700, 800), team), member(1, (600, 700), team)) == [
+        (["sc0", "sc1"], 700, 5)
+    ]
+    # One by one, each from its own.
+    assert planned(ahead, member(1, (200, 300), team), together=False) == [
+        (["sc0"], 400, 5),
+        (["sc1"], 300, 5),
+    ]
+
+
+def test_runs_that_were_no_team_lose_nothing() -> None:
+    done = member(0, (800,), ("sc0",))
+    assert planned(done, member(1)) == [(["sc0"], 800, 5), (["sc1"], 0, 5)]
+    assert planned(done, member(1, (200, 800), ("sc1",))) == [(["sc0", "sc1"], 800, 5)]
+    # A team of which only some go on.
+    team = ("sc0", "sc1", "sc2")
+    assert planned(member(0, (300, 400), team), member(1, (200, 300), team)) == [
+        (["sc0"], 400, 5),
+        (["sc1"], 300, 5),
+    ]
+    # Weights with other numbers of heads are other programs.
+    apart = [member(0, (400,), ("sc0",)), member(0, (400,), ("drqn0",), agent="drqn")]
+    assert planned(*apart) == [(["sc0"], 400, 5), (["drqn0"], 400, 1)]
+
+
+# Where it all comes from
+
+
+def test_about() -> None:
+    told = about()
+    assert list(told) == [
+        *("commit", "grue", "python", "jax", "jaxlib", "equinox", "optax", "device")
+    ]
+    assert told["grue"] == grue.__version__
+    assert told["jax"] == jax.__version__
+    assert told["python"] == ".".join(map(str, sys.version_info[:3]))
+
+
+def test_the_commit_of_a_checkout(tmp_path: Path) -> None:
+    commits = [character * 40 for character in "abc"]
+    git = tmp_path / ".git"
+    assert commit_of(tmp_path) is None
+    git.mkdir()
+    (git / "HEAD").write_text(commits[0] + "\n")
+    assert commit_of(tmp_path) is None  # Somebody else's repository.
+    (tmp_path / "src" / "grue").mkdir(parents=True)
+    assert commit_of(tmp_path) == commits[0]
+    (git / "HEAD").write_text("ref: refs/heads/main\n")
+    assert commit_of(tmp_path) is None
+    (git / "packed-refs").write_text(f"# pack-refs\n{commits[1]} refs/heads/main\n")
+    assert commit_of(tmp_path) == commits[1]
+    (git / "refs" / "heads").mkdir(parents=True)
+    (git / "refs" / "heads" / "main").write_text(commits[2] + "\n")
+    assert commit_of(tmp_path) == commits[2]
+
+    tree = tmp_path / "tree"
+    (tree / "src" / "grue").mkdir(parents=True)
+    (git / "worktrees" / "tree").mkdir(parents=True)
+    (tree / ".git").write_text(f"gitdir: {git}/worktrees/tree\n")
+    (git / "worktrees" / "tree" / "HEAD").write_text("ref: refs/heads/main\n")
+    (git / "worktrees" / "tree" / "commondir").write_text("../..\n")
+    assert commit_of(tree) == commits[2]
+
+
+def test_a_games_path_means_the_same_from_any_folder(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert resolved(CONFIG) == CONFIG
+    whole = str(tmp_path / "lamps.z8")
+    assert resolved(replace(CONFIG, game="lamps.z8")).game == whole
+    assert resolved(replace(CONFIG, game=whole)).game == whole
+    assert resolved(replace(CONFIG, game="saladwrld-1")).game == "saladwrld-1"
+
+
+# TensorBoard
+
+
+def read_events(path: Path) -> list[Any]:
+    from tensorboardX.proto import event_pb2
+
+    data, found = path.read_bytes(), []
+    while data:
+        length = int.from_bytes(data[:8], "little")
+        found.append(event_pb2.Event.FromString(data[12 : 12 + length]))  # type: ignore
+        data = data[16 + length :]
+    return found
+
+
+def test_events(tmp_path: Path) -> None:
+    events = Events(tmp_path, 300)
+    for row in rows(5)[3:]:
+        events.add(row)
+    events.close()
+    (path,) = tmp_path.iterdir()
+    assert path.name.startswith("events.out.tfevents.")
+    assert path.name.endswith(f".{os.getpid()}")
+    version, start, first, second = read_events(path)
+    assert version.file_version == "brain.Event:2"
+    # All that an earlier file holds after step 300 is hidden.
+    assert (start.step, start.session_log.status) == (301, start.session_log.START)
+    assert (first.step, second.step) == (400, 500)
+    values = {value.tag: value.simple_value for value in first.summary.value}
+    assert values["score"] == 7.5
+    assert values["head 1"] == 0.25
+    assert set(values) == {
+        *(set(COLUMNS) - {"step", "seed", "heads"}),
+        *(f"head {i}" for i in range(5)),
+    }
+
+
+def test_nulls_are_no_events(tmp_path: Path) -> None:
+    events = Events(tmp_path, 0)
+    events.add(rows(1, episodes=0)[0])
+    events.close()
+    tags = {value.tag for value in read_events(next(tmp_path.iterdir()))[2].summary.value}
+    assert "score" not in tags
+    assert "candidates" in tags
+
+
+def test_random_rows_keep_every_digit(folder: Path, rng: random.Random) -> None:
+    """Rows that were read and written again are the same bytes: resuming depends on it."""
+    made: list[Row] = []
+    for i in range(1, 50):
+        told = sums(episodes=rng.randrange(3), score=rng.random(), candidates=rng.random() * 1e4)
+        made.append(make_row(CONFIG, 100 * i, told, 5, made))
+    writer = RunFolder(folder, 0)
+    for row in made:
+        writer.write(row)
+    writer.close()
+    before = (folder / "metrics.jsonl").read_bytes()
+    RunFolder(folder, 4900).close()
+    assert (folder / "metrics.jsonl").read_bytes() == before
+    assert read_rows(folder) == made
