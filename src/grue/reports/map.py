@@ -5,30 +5,25 @@ All lengths are in points, so what is measured as text is what is drawn.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grue.errors import GrueError, UsageError
 from grue.games.game import Game, Thing
 from grue.reports.layout import OPPOSITE, STEPS, Place, Way, is_straight, lay_out, ways
+from grue.reports.picture import FONT, GREY, INK, PAPER, save_picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Point = tuple[float, float]
 
-FORMATS = (".png", ".svg", ".pdf")
-
-FONT = "DejaVu Sans"  # Matplotlib brings it along, so pictures are the same everywhere.
 TITLE, SMALL, NAME, ITEM, NOTE = 15, 9, 10, 9, 8
 MARGIN, GAP, LINE, HEADER, PADDING, INDENT = 30.0, 34.0, 13.0, 19.0, 8.0, 11.0
 BEND = 36.0
-INK, GREY, PAPER = "#22272e", "#6b7480", "#ffffff"
 ROOM_HEADER, START_HEADER = "#e6eaf0", "#2f5d8a"
 DOOR = "#8a6a45"
 SOFTER = {"red": "#c9403a", "blue": "#2f6fd0", "green": "#3d9950", "yellow": "#e8c33a"}
@@ -71,23 +66,7 @@ class Box:
 
 def draw_map(game: Game, path: str | Path) -> Path:
     """Writes the game's map to a ``.png``, ``.svg`` or ``.pdf`` file and returns its path."""
-    path = Path(path)
-    if path.suffix.lower() not in FORMATS:
-        raise UsageError(f"cannot draw to {path}: the name must end in {', '.join(FORMATS)}")
-    try:
-        if not path.parent.exists():
-            path.parent.mkdir(parents=True)
-        unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            with unfinished.open("wb") as file:
-                _draw(game, file, path.suffix.lower()[1:])
-            os.replace(unfinished, path)
-        finally:
-            with suppress(FileNotFoundError):
-                unfinished.unlink()
-    except OSError as error:
-        raise GrueError(f"cannot write {path}: {error.strerror}") from None
-    return path
+    return save_picture(path, lambda: _draw(game))
 
 
 def contents(game: Game, holder: str, depth: int = 0) -> Iterator[Row]:
@@ -100,8 +79,7 @@ def contents(game: Game, holder: str, depth: int = 0) -> Iterator[Row]:
             yield from contents(game, thing.name, depth + 1)
 
 
-def _draw(game: Game, file: Any, format_: str) -> None:
-    import matplotlib
+def _draw(game: Game) -> Figure:
     from matplotlib.figure import Figure
 
     places = lay_out(game.rooms, game.start)
@@ -116,31 +94,24 @@ def _draw(game: Game, file: Any, format_: str) -> None:
     below, above = 28.0, 62.0
     total_width, total_height = inner + 2 * MARGIN, height + 2 * MARGIN + below + above - 24
 
-    settings: Any = {"font.family": FONT, "svg.hashsalt": "grue", "text.parse_math": False}
-    with matplotlib.rc_context(settings):
-        figure = Figure(figsize=(total_width / 72, total_height / 72), facecolor=PAPER)
-        axes = figure.add_axes((0, 0, 1, 1))
-        axes.set_axis_off()
-        # The origin is the lower left corner of the map proper.
-        left = -MARGIN - (inner - width) / 2
-        bottom = -MARGIN - below
-        axes.set_xlim(left, left + total_width)
-        axes.set_ylim(bottom, bottom + total_height)
+    figure = Figure(figsize=(total_width / 72, total_height / 72), facecolor=PAPER)
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set_axis_off()
+    # The origin is the lower left corner of the map proper.
+    left = -MARGIN - (inner - width) / 2
+    bottom = -MARGIN - below
+    axes.set_xlim(left, left + total_width)
+    axes.set_ylim(bottom, bottom + total_height)
 
-        for way in passages:
-            _draw_way(axes, game, way, places, boxes)
-        for box in boxes.values():
-            _draw_box(axes, box, box.room == game.start)
-        corner = (left + MARGIN, bottom + total_height - 26)
-        _draw_heading(axes, corner, title, counts)
-        _draw_compass(axes, (left + total_width - MARGIN - 8, corner[1] - 12))
-        _draw_legend(axes, legend, (left + MARGIN, bottom + MARGIN - 8))
-        figure.savefig(file, format=format_, dpi=160, metadata=_undated(format_))
-
-
-def _undated(format_: str) -> dict[str, None]:
-    """The same game gives the same file, whenever it is drawn."""
-    return {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(format_, {})
+    for way in passages:
+        _draw_way(axes, game, way, places, boxes)
+    for box in boxes.values():
+        _draw_box(axes, box, box.room == game.start)
+    corner = (left + MARGIN, bottom + total_height - 26)
+    _draw_heading(axes, corner, title, counts)
+    _draw_compass(axes, (left + total_width - MARGIN - 8, corner[1] - 12))
+    _draw_legend(axes, legend, (left + MARGIN, bottom + MARGIN - 8))
+    return figure
 
 
 def _counts(game: Game) -> str:

@@ -1,0 +1,311 @@
+"""Learning curves in the paper's terms: the mean ± standard deviation over the seeds.
+
+One panel for each game, one colour for each condition. ``learning_curves`` computes what is drawn
+and ``draw_curves`` draws it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from grue.agents.gating import GATES
+from grue.agents.registry import AGENTS
+from grue.errors import GrueError, UsageError
+from grue.reports.picture import GREY, INK, PAPER, save_picture
+from grue.training.config import TrainConfig
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+TITLE, LABEL, SMALL = 11, 9.5, 8.5
+COLOURS = ("#1f6fb4", "#d1572a", "#2c9467", "#8a5bb0", "#c7941c", "#3fa7c4", "#b83d6b", "#59636e")
+DASHES = ("solid", (0, (5, 1.6)), (0, (1.2, 1.2)))
+NAMES = {
+    "fraction_average": "fraction of subtasks",
+    "fraction": "fraction of subtasks",
+    "score_average": "score",
+}
+NO_SWITCHES = ("game", "agent", "gate", "seeds", "steps", "metrics_every")
+"""Settings that do not make another condition, or that every label has."""
+
+
+@runtime_checkable
+class Logged(Protocol):
+    """A run, just trained or read from its folder."""
+
+    @property
+    def config(self) -> TrainConfig: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def folder(self) -> Path | None: ...
+    @property
+    def metrics(self) -> Mapping[str, np.ndarray]: ...
+
+
+@dataclass(frozen=True)
+class Curve:
+    label: str
+    order: tuple
+    """Sorts conditions as agents and gates are listed."""
+    seeds: tuple[int, ...]
+    steps: np.ndarray
+    """Up to where all seeds have come."""
+    mean: np.ndarray
+    deviation: np.ndarray
+    """Of the seeds as they are (divided by n); 0 for one seed."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    game: str
+    curves: tuple[Curve, ...]
+
+
+def learning_curves(runs: Sequence[Logged], column: str = "fraction_average") -> tuple[Panel, ...]:
+    """What is drawn of some runs, sorted. Runs that differ only in their seed are one curve."""
+    switches = _switches([run.config for run in runs])
+    groups: dict[str, dict[tuple, list[Logged]]] = {}
+    for run in runs:
+        if column not in run.metrics:
+            raise UsageError(
+                f"there is no column {column!r}; there are {', '.join(sorted(run.metrics))}"
+            )
+        of_game = groups.setdefault(run.config.game, {})
+        of_game.setdefault(_condition(run.config, switches), []).append(run)
+    panels = []
+    for game in sorted(groups):
+        curves = [
+            curve
+            for condition in sorted(groups[game])
+            if (curve := _curve(groups[game][condition], switches, column)) is not None
+        ]
+        if curves:
+            panels.append(Panel(game, tuple(curves)))
+    return tuple(panels)
+
+
+def draw_curves(
+    runs: Sequence[Logged],
+    path: str | Path,
+    column: str = "fraction_average",
+    title: str | None = None,
+) -> Path:
+    """Writes the learning curves of some runs to a picture and returns its path."""
+    panels = learning_curves(runs, column)
+    if not panels:
+        raise GrueError(f"cannot draw {path}: no run has finished an episode yet")
+    windows = {run.config.average_over for run in runs}
+    return save_picture(path, lambda: _draw(panels, column, title, windows))
+
+
+def describe(config: TrainConfig, switches: Sequence[str] = ()) -> str:
+    """A condition in words: "sc, masking, no priority"."""
+    words = [config.agent] + [config.gate] * (config.gate != "none")
+    usual = {field.name: field.default for field in dataclasses.fields(TrainConfig)}
+    for name in switches:
+        value = getattr(config, name)
+        if value == usual[name]:
+            continue
+        spoken = name.replace("_", " ")
+        if isinstance(value, bool):
+            words.append(spoken if value else f"no {spoken}")
+        else:
+            words.append(f"{spoken} {value:,}" if isinstance(value, int) else f"{spoken} {value}")
+    return ", ".join(words)
+
+
+def _switches(configs: Sequence[TrainConfig]) -> tuple[str, ...]:
+    """The settings in which runs of one game differ."""
+    found: dict[tuple[str, str], set] = {}
+    names = [f.name for f in dataclasses.fields(TrainConfig) if f.name not in NO_SWITCHES]
+    for config in configs:
+        for name in names:
+            found.setdefault((config.game, name), set()).add(getattr(config, name))
+    differing = {name for (_, name), values in found.items() if len(values) > 1}
+    return tuple(name for name in names if name in differing)
+
+
+def _condition(config: TrainConfig, switches: Sequence[str]) -> tuple:
+    """Equal for the runs of one curve."""
+    agent, gate = list(AGENTS).index(config.agent), GATES.index(config.gate)
+    return (agent, gate, *(str(getattr(config, name)) for name in switches))
+
+
+def _curve(runs: Sequence[Logged], switches: Sequence[str], column: str) -> Curve | None:
+    """The seeds together, on every step that any of them has, as far as all have come."""
+    ordered = sorted(runs, key=lambda run: run.seed)
+    for one, other in pairwise(ordered):
+        if one.seed == other.seed:
+            raise UsageError(
+                f"{one.folder} and {other.folder} are the same condition with the same seed, "
+                f"{one.seed}; give one of them"
+            )
+    points = {run.seed: _finite(run, column) for run in ordered}
+    points = {seed: found for seed, found in points.items() if len(found[0])}
+    if not points:
+        return None
+    begin = max(steps[0] for steps, _ in points.values())
+    end = min(steps[-1] for steps, _ in points.values())
+    grid = np.unique(np.concatenate([steps for steps, _ in points.values()]))
+    grid = grid[(grid >= begin) & (grid <= end)]
+    if not len(grid):
+        return None
+    values = np.stack([np.interp(grid, *of_seed) for of_seed in points.values()])
+    config = ordered[0].config
+    return Curve(
+        label=describe(config, switches),
+        order=_condition(config, switches),
+        seeds=tuple(points),
+        steps=grid,
+        mean=values.mean(0),
+        deviation=values.std(0),
+    )
+
+
+def _finite(run: Logged, column: str) -> tuple[np.ndarray, np.ndarray]:
+    """Steps and values of the rows that have a value: before the first episode ends none has."""
+    values = np.asarray(run.metrics[column], float)
+    known = np.isfinite(values)
+    return np.asarray(run.metrics["step"])[known], values[known]
+
+
+def _draw(panels: Sequence[Panel], column: str, title: str | None, windows: set[int]) -> Figure:
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    styles = _styles(panels)
+    columns = {1: 1, 2: 2, 4: 2}.get(len(panels), 3)
+    rows = -(-len(panels) // columns)
+    width, height = (6.6, 3.6) if len(panels) == 1 else (4.0, 2.7)
+    entries = _legend_entries(panels, styles)
+    across = _legend_columns(entries, columns * width)
+    # The heading and the legend come on top of the panels.
+    more = 0.45 + 0.2 * -(-len(entries) // across) + (0.35 if title else 0.0)
+    figure = Figure(
+        figsize=(columns * width, rows * height + more),
+        facecolor=PAPER,
+        layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1),
+    )
+    grid = figure.subplots(rows, columns, squeeze=False, sharey=True).flatten()
+    for axes, panel in zip(grid, panels, strict=False):
+        _draw_panel(axes, panel, styles)
+        if column in ("fraction", "fraction_average"):
+            axes.set_ylim(-0.02, 1.04)
+    for axes in grid[len(panels) :]:
+        axes.set_axis_off()
+    for axes in grid[: len(panels) : columns]:
+        axes.set_ylabel(NAMES.get(column, column.replace("_", " ")), size=LABEL, color=INK)
+    for axes in grid[max(0, len(panels) - columns) : len(panels)]:
+        axes.set_xlabel("training steps", size=LABEL, color=INK)
+    _draw_legend(figure, entries, across, _note(panels, column, windows))
+    if title:
+        figure.suptitle(title, size=TITLE + 2, weight="bold", color=INK, x=0.015, ha="left")
+    return figure
+
+
+def _styles(panels: Sequence[Panel]) -> dict[str, dict[str, Any]]:
+    """Colour and dashes of each condition, the same in all panels."""
+    curves = sorted((c for panel in panels for c in panel.curves), key=lambda c: c.order)
+    labels = dict.fromkeys(curve.label for curve in curves)
+    return {
+        label: {"color": COLOURS[i % len(COLOURS)], "linestyle": DASHES[i // len(COLOURS) % 3]}
+        for i, label in enumerate(labels)
+    }
+
+
+def _draw_panel(axes: Axes, panel: Panel, styles: Mapping[str, Mapping[str, Any]]) -> None:
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    for curve in panel.curves:
+        style = styles[curve.label]
+        low, high = curve.mean - curve.deviation, curve.mean + curve.deviation
+        axes.fill_between(
+            curve.steps, low, high, color=style["color"], alpha=0.16, linewidth=0, zorder=2
+        )
+        # One point makes no line.
+        marker = "o" if len(curve.steps) == 1 else ""
+        axes.plot(
+            curve.steps, curve.mean, linewidth=1.6, marker=marker, markersize=4, zorder=3, **style
+        )
+    axes.set_title(panel.game, size=TITLE, weight="bold", color=INK, loc="left", pad=8)
+    axes.set_xlim(0, max(curve.steps[-1] for curve in panel.curves))
+    axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda steps, _: short_number(steps)))
+    axes.grid(axis="y", color="#e3e7ec", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.tick_params(labelsize=SMALL, colors=GREY, length=3)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color("#b4bcc6")
+
+
+def short_number(value: float | int) -> str:
+    """15000 as "15k", 1300000 as "1.3M"."""
+    for size, unit in ((1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:g}{unit}"
+    return f"{value:g}"
+
+
+def _legend_entries(
+    panels: Sequence[Panel], styles: Mapping[str, Mapping[str, Any]]
+) -> list[tuple[str, Mapping[str, Any]]]:
+    counts: dict[str, list[int]] = {}
+    for panel in panels:
+        for curve in panel.curves:
+            counts.setdefault(curve.label, []).append(len(curve.seeds))
+    return [(f"{label} ({_seeds(counts[label])})", style) for label, style in styles.items()]
+
+
+def _legend_columns(entries: Sequence[tuple[str, Any]], width: float) -> int:
+    """As many as fit beside each other, evenly filled; the width is in inches."""
+    longest = max(len(text) for text, _ in entries) * 0.075 + 0.55
+    rows = -(-len(entries) // max(1, int(width / longest)))
+    return -(-len(entries) // rows)
+
+
+def _draw_legend(
+    figure: Figure, entries: Sequence[tuple[str, Mapping[str, Any]]], columns: int, note: str
+) -> None:
+    from matplotlib.lines import Line2D
+
+    legend = figure.legend(
+        [Line2D([], [], linewidth=2.2, **style) for _, style in entries],
+        [text for text, _ in entries],
+        loc="outside lower left",
+        ncols=columns,
+        fontsize=SMALL,
+        frameon=False,
+        labelcolor=INK,
+        handlelength=1.8,
+        columnspacing=1.6,
+        title=note,
+        title_fontsize=SMALL,
+        alignment="left",
+    )
+    legend.get_title().set_color(GREY)
+
+
+def _seeds(counts: Sequence[int]) -> str:
+    least, most = min(counts), max(counts)
+    if least != most:
+        return f"{least} to {most} seeds"
+    return "1 seed" if most == 1 else f"{most} seeds"
+
+
+def _note(panels: Sequence[Panel], column: str, windows: set[int]) -> str:
+    """How to read the lines and bands."""
+    parts = []
+    if any(len(curve.seeds) > 1 for panel in panels for curve in panel.curves):
+        parts.append("mean ± standard deviation over the seeds")
+    if column.endswith("_average") and len(windows) == 1:
+        parts.append(f"moving average of {next(iter(windows)):,} steps")
+    return "; ".join(parts)
