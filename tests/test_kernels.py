@@ -23,6 +23,7 @@ SIZES = NetworkSizes(words=30, commands=4, heads=4, embedding=5, encoder=32, con
 CHANCE = np.random.default_rng(4)
 STEPS, BATCH = 4, 16
 make_pool = jax.jit(pool)
+make_plan = jax.jit(cpu.plan, static_argnums=1)
 
 
 def some_texts(rows: int, distinct: int = 9, longest: int = 11) -> np.ndarray:
@@ -49,7 +50,8 @@ def test_a_pool_holds_each_text_once_longest_first(seed: int, kinds: int) -> Non
     used = chance.random(20) < 0.7
     found, place = make_pool(jnp.asarray(texts), jnp.asarray(used))
     wanted = {tuple(text) for text in texts[used].tolist() if any(text)}
-    held = [tuple(text) for text in np.asarray(found.texts).tolist() if any(text)]
+    kept = np.asarray(found.texts)[np.asarray(found.lengths) > 0]
+    held = [tuple(text) for text in kept.tolist()]
     assert len(held) == len(set(held))
     assert set(held) == wanted
     lengths = np.asarray(found.lengths)
@@ -109,7 +111,8 @@ def plain_unroll(context: ContextLSTM, heads: jax.Array, inputs: jax.Array) -> j
 
 
 def gpu_unroll(context: ContextLSTM, heads: jax.Array, inputs: jax.Array) -> jax.Array:
-    return gpu.unroll(context.weights, context.bias, context.weights, heads, inputs, True)
+    weights = jnp.stack(context.weights)
+    return gpu.unroll(weights, context.bias, weights, heads, inputs, True)
 
 
 def cpu_unroll(context: ContextLSTM, heads: jax.Array, inputs: jax.Array) -> jax.Array:
@@ -142,21 +145,34 @@ def test_heads_along_sequences(machine: str, count: int) -> None:
         assert not np.asarray(found[1][0].weights[3]).any()
 
 
-@pytest.mark.parametrize("batch", [1, 3, 32])
-def test_rows_go_to_their_heads_whatever_their_number(batch: int) -> None:
-    weights = jax.random.normal(jax.random.key(0), (5, 6, 7))
-    rows = jax.random.normal(jax.random.key(1), (batch, 6))
-    for heads in (np.zeros(batch), np.full(batch, 4), np.arange(batch) % 5, np.arange(batch) // 9):
-        heads = jnp.asarray(heads, jnp.int32)
-        found = jax.jit(partial(cpu.by_head, transposed=False))(rows, heads, list(weights))
-        close(found, jnp.einsum("br,brc->bc", rows, weights[heads]))
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_a_plan_takes_every_step_once_and_in_order(seed: int) -> None:
+    chance = np.random.default_rng(seed)
+    heads = chance.integers(0, 3, (5, 4))
+    made = make_plan(jnp.asarray(heads, jnp.int32), 3)
+    done = np.zeros(4, int)
+    taken = []
+    for item in np.asarray(made.items)[: int(made.count)]:
+        step, head = item % 5, item // 5 % 3
+        (rows,) = np.nonzero(np.asarray(made.item_of)[step] == item)
+        assert len(rows)
+        assert (heads[step, rows] == head).all()
+        assert (done[rows] == step).all()
+        done[rows] += 1
+        taken.append(head)
+    assert (done == 5).all()
+    # Heads in turn, round after round: no more changes than a round for each way down.
+    ways_down = (np.diff(heads, axis=0) < 0).sum(0).max()
+    assert np.count_nonzero(np.diff(taken)) < 3 * (1 + ways_down)
 
 
 def test_one_step_on_the_gpu() -> None:
     context = ContextLSTM(SIZES, jax.random.key(2))
     inputs = jax.random.normal(jax.random.key(3), (2 * SIZES.encoder,))
     h, c = jax.random.normal(jax.random.key(4), (2, SIZES.context))
-    found = gpu.step_one(context.weights, context.bias, jnp.int32(2), inputs, h, c, True)
+    weights = jnp.stack(context.weights)
+    found = gpu.step_one(weights, context.bias, jnp.int32(2), inputs, h, c, True)
     close(found, context(jnp.int32(2), Memory(h, c), inputs))
 
 

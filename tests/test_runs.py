@@ -455,7 +455,7 @@ def test_runs_that_were_no_team_lose_nothing() -> None:
 def test_about() -> None:
     told = about()
     assert list(told) == [
-        *("commit", "grue", "python", "jax", "jaxlib", "equinox", "optax", "device")
+        *("commit", "grue", "python", "jax", "jaxlib", "equinox", "device")
     ]
     assert told["grue"] == grue.__version__
     assert told["jax"] == jax.__version__

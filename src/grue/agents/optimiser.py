@@ -77,15 +77,13 @@ def _clipped(slope: Network, touched: Bool[Array, " heads"], clip: float) -> Flo
 
 def _apart(network: Network) -> tuple[select.Weights, Network]:
     """The context LSTM's weights, nearly all there are, and the rest."""
-    return network.context.weights, eqx.tree_at(_weights, network, None)
+    return network.context.weights, eqx.tree_at(lambda whole: whole.context.weights, network, None)
 
 
 def _joined(large: select.Weights, rest: Network) -> Network:
-    return eqx.tree_at(_weights, rest, large, is_leaf=lambda leaf: leaf is None)
-
-
-def _weights(network: Network) -> select.Weights:
-    return network.context.weights
+    return eqx.tree_at(
+        lambda whole: whole.context.weights, rest, large, is_leaf=lambda leaf: leaf is None
+    )
 
 
 def _is_three(node: object) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 import grue
 from grue.engine.bench import device_name
 
-LIBRARIES = ("jax", "jaxlib", "equinox", "optax")
+LIBRARIES = ("jax", "jaxlib", "equinox")
 
 
 def about() -> dict[str, str | None]:

@@ -1,0 +1,128 @@
+"""Chooses I_target and ε₁, which the paper leaves open, by short runs on levels 1 and 2.
+
+    python benchmarks/sweep.py --out results/sweep
+    python benchmarks/sweep.py --only-table --out results/sweep
+
+Trains sc with masking at the small preset, one value changed at a time, and writes what each run
+reached: results/sweep/sweep.json and table.md. Each core takes a run at a time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+VALUES = {"target_every": (200, 500, 1_000, 5_000), "softness": (0.0, 0.05, 0.1, 0.3)}
+STEPS = {1: 20_000, 2: 40_000}
+SOLVED = 0.9
+"""A run has solved its level when the moving average of the fraction is above this."""
+
+
+def conditions(seeds: int) -> Iterator[dict[str, Any]]:
+    for level, steps in STEPS.items():
+        for name, values in VALUES.items():
+            for value in values:
+                for seed in range(seeds):
+                    yield {"level": level, "steps": steps, name: value, "seed": seed}
+
+
+def train_one(condition: dict[str, Any]) -> dict[str, Any]:
+    """Runs in a process of its own, on one core."""
+    import grue
+    from grue.training.provenance import about
+
+    given = dict(condition)
+    level, seed, steps = given.pop("level"), given.pop("seed"), given["steps"]
+    config = grue.TrainConfig.preset(
+        "small",
+        game=f"saladworld-{level}",
+        agent="sc",
+        gate="masking",
+        seeds=(seed,),
+        epsilon_steps=steps // 2,
+        average_over=2_000,
+        **given,
+    )
+    run = grue.train(config).runs[0]
+    at, fraction = run.curve("fraction")
+    solved = at[np.flatnonzero(fraction > SOLVED)]
+    return {
+        **condition,
+        "final_fraction": round(float(fraction[-1]), 4),
+        "mean_fraction": round(float(np.nanmean(fraction)), 4),
+        "solved_at": int(solved[0]) if len(solved) else None,
+        "config": config.to_json(),
+        "about": about(),
+    }
+
+
+def _bind(cores: Any) -> None:
+    os.sched_setaffinity(0, {cores.get()})
+
+
+def sweep(seeds: int) -> list[dict[str, Any]]:
+    context = get_context("spawn")
+    cores = context.Queue()
+    mine = sorted(os.sched_getaffinity(0))
+    for core in mine:
+        cores.put(core)
+    rows = []
+    with ProcessPoolExecutor(len(mine), context, _bind, (cores,)) as pool:
+        waiting = [pool.submit(train_one, condition) for condition in conditions(seeds)]
+        for done in as_completed(waiting):
+            rows.append(done.result())
+            shown = {k: v for k, v in rows[-1].items() if k not in ("config", "about")}
+            print(shown, flush=True)
+    return sorted(rows, key=lambda row: json.dumps(row["config"], sort_keys=True))
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    lines = [
+        "| level | setting | value | seeds | final fraction | mean fraction | solved at step |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for level in STEPS:
+        for name, values in VALUES.items():
+            for value in values:
+                mine = [r for r in rows if r["level"] == level and r.get(name) == value]
+                if not mine:
+                    continue
+                final, mean = (
+                    np.mean([r[key] for r in mine]) for key in ("final_fraction", "mean_fraction")
+                )
+                solved = ", ".join(str(r["solved_at"] or "never") for r in mine)
+                lines.append(
+                    f"| {level} | {name} | {value:g} | {len(mine)} | {final:.3f} | {mean:.3f} "
+                    f"| {solved} |"
+                )
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--out", type=Path, default=Path("results/sweep"))
+    parser.add_argument("--only-table", action="store_true")
+    given = parser.parse_args()
+    given.out.mkdir(parents=True, exist_ok=True)
+    path = given.out / "sweep.json"
+    if not given.only_table:
+        rows = sweep(given.seeds)
+        command = "python benchmarks/sweep.py " + " ".join(sys.argv[1:])
+        path.write_text(json.dumps({"command": command.strip(), "rows": rows}, indent=1) + "\n")
+    (given.out / "table.md").write_text(table(json.loads(path.read_text())["rows"]))
+    print((given.out / "table.md").read_text())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,172 @@
+"""Measures training on this machine, and draws what was measured.
+
+    python benchmarks/train.py --out results/bench/train-cpu.json
+    python benchmarks/train.py --out results/bench/train-h200.json --commit HASH
+    python benchmarks/train.py --docs --plot docs/images/train.png results/bench/train-*.json
+
+On a CPU: one run of drqn and of sc on levels 1, 3 and 7. On a GPU: level 3 with 1 to 100 runs of
+all ten deep conditions, every level with 50, and where the time goes; then whether a run in a batch
+is the same as that run alone. The record is written after every row, so that a measurement that is
+cut short is not lost.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from env import _replace, commit
+
+import grue
+
+GATES = "none,oracle,dropout,masking,cqlh"
+ON_CPU = [("saladworld-1", "1"), ("saladworld-3", "1"), ("saladworld-7", "1")]
+ON_GPU = [
+    *[("saladworld-3", runs) for runs in ("1", "50", "20", "5", "100")],
+    *[(f"saladworld-{level}", "50") for level in (7, 1, 5, 2, 4, 6)],
+]
+Record = dict[str, Any]
+
+
+def measure(out: Path, at_commit: str | None) -> None:
+    import jax
+
+    from grue.engine.bench import device_name
+    from grue.training.bench_command import measure as rows_of
+
+    on_cpu = jax.default_backend() == "cpu"
+    record: Record = {
+        "command": " ".join(["python", *sys.argv]),
+        "commit": at_commit or commit(),
+        "seed": 0,
+        "device": device_name(),
+        "processor": platform.processor() or platform.machine(),
+        "versions": {"grue": grue.__version__, "jax": jax.__version__},
+        "rows": [],
+    }
+    out.parent.mkdir(parents=True, exist_ok=True)
+    for game, runs in ON_CPU if on_cpu else ON_GPU:
+        agents, gates = ("drqn,sc", GATES) if runs != "1" else ("sc", "masking")
+        if on_cpu:
+            agents, gates = "drqn,sc", "masking"
+        rows = rows_of(game, agents, gates, runs, "paper", (), parts=not on_cpu)
+        record["rows"] += rows
+        for row in rows:
+            print({k: v for k, v in row.items() if k != "device"}, flush=True)
+        out.write_text(json.dumps(record, indent=1) + "\n")
+    if not on_cpu:
+        record["batch_against_alone"] = [together(precision) for precision in ("auto", "float32")]
+        print(record["batch_against_alone"], flush=True)
+        out.write_text(json.dumps(record, indent=1) + "\n")
+
+
+def together(precision: str, steps: int = 4_000, seed: int = 2) -> Record:
+    """One run of four trained side by side, and the same run alone, from the same seed."""
+    import numpy as np
+
+    short = {"steps": steps, "metrics_every": 500, "average_over": 2_000, "target_every": 500}
+    config = grue.TrainConfig(
+        game="saladworld-3", agent="sc", seeds=(0, 1, seed, 3), precision=precision, **short
+    )
+    beside = grue.train(config, together=True).runs[2].metrics
+    alone = grue.train(config.of_seed(seed), together=False).runs[0].metrics
+    played = ("episodes", "score", "admissible", "candidates")
+    same = [
+        all(np.array_equal(beside[name][i], alone[name][i], equal_nan=True) for name in played)
+        for i in range(len(alone["step"]))
+    ]
+    q = np.abs(beside["q_loss"] - alone["q_loss"]) / np.abs(alone["q_loss"])
+    return {
+        "precision": precision,
+        "seed": seed,
+        "same_play_until_step": int(alone["step"][same.index(False)] - 500)
+        if False in same
+        else steps,
+        "relative_difference_of_q_loss": [None if np.isnan(d) else round(float(d), 6) for d in q],
+    }
+
+
+def plot(picture: Path, records: list[Record]) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    (record,) = [r for r in records if not r["device"].startswith("CPU")]
+    figure, (by_runs, by_level) = plt.subplots(1, 2, figsize=(9.6, 3.8))
+    rows = sorted((r for r in record["rows"] if r["game"] == "saladworld-3"), key=_runs)
+    by_runs.plot([r["runs"] for r in rows], [r["steps_per_s"] for r in rows], "o-")
+    by_runs.set_xlabel("runs side by side on level 3")
+    rows = sorted((r for r in record["rows"] if r["runs"] == 50), key=lambda r: r["game"])
+    by_level.plot([int(r["game"][-1]) for r in rows], [r["steps_per_s"] for r in rows], "o-")
+    by_level.set_xlabel("level, with 50 runs side by side")
+    for axis in (by_runs, by_level):
+        axis.set_ylabel("training steps a second, all runs")
+        axis.set_ylim(bottom=0)
+        axis.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(f"{record['device']}, paper sizes, an update every 4 steps")
+    figure.tight_layout()
+    picture.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(picture, dpi=120)
+
+
+def _runs(row: Record) -> int:
+    return row["runs"]
+
+
+def tables(records: list[Record]) -> None:
+    page = Path(__file__).resolve().parent.parent / "docs" / "speed.md"
+    head = ("agent", "game", "runs", "ms_per_update", "steps_per_s", "gflop_per_update")
+    lines = [
+        "| device | " + " | ".join(name.replace("_", " ") for name in head) + " | ratio |",
+        "|---" * (len(head) + 2) + "|",
+    ]
+    for record in records:
+        for row in record["rows"]:
+            cells = [f"{row[name]:,}" if name in head[2:] else row[name] for name in head]
+            lines.append(f"| {record['device']} | " + " | ".join(cells) + f" | {row['ratio']} |")
+    lines += ["", *map(_source, records)]
+    _replace(page, "rows", "\n".join(lines))
+    parts = [row for record in records for row in record["rows"] if "parts_ms" in row]
+    if parts:
+        names = list(parts[0]["parts_ms"])
+        lines = ["| game, runs | " + " | ".join(names) + " | floor: arithmetic | floor: Adam |"]
+        lines.append("|---" * (len(names) + 3) + "|")
+        for row in parts:
+            cells = [f"{row['parts_ms'][name]:.2f}" for name in names]
+            cells += [f"{row['floors_ms'][name]:.2f}" for name in ("arithmetic", "optimise")]
+            lines.append(f"| {row['game']}, {row['runs']} | " + " | ".join(cells) + " |")
+        _replace(page, "parts", "\n".join(lines))
+
+
+def _source(record: Record) -> str:
+    return (
+        f"{record['device']}: `{record['command']}`, commit {record['commit'][:10]}, seed "
+        f"{record['seed']}, JAX {record['versions']['jax']}.  "
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("records", nargs="*", type=Path)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--plot", type=Path)
+    parser.add_argument("--docs", action="store_true")
+    parser.add_argument("--commit", help="where there is no git to ask")
+    given = parser.parse_args()
+    records = [json.loads(path.read_text()) for path in given.records]
+    if given.out:
+        measure(given.out, given.commit)
+    if given.plot:
+        plot(given.plot, records)
+    if given.docs:
+        tables(records)
+
+
+if __name__ == "__main__":
+    main()
