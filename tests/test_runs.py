@@ -454,9 +454,7 @@ def test_runs_that_were_no_team_lose_nothing() -> None:
 
 def test_about() -> None:
     told = about()
-    assert list(told) == [
-        *("commit", "grue", "python", "jax", "jaxlib", "equinox", "device")
-    ]
+    assert list(told) == [*("commit", "grue", "python", "jax", "jaxlib", "equinox", "device")]
     assert told["grue"] == grue.__version__
     assert told["jax"] == jax.__version__
     assert told["python"] == ".".join(map(str, sys.version_info[:3]))

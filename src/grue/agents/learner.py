@@ -13,7 +13,8 @@ from grue.agents import contexts, optimiser, targets
 from grue.agents.agent import Losses
 from grue.agents.contexts import ScoreContexts
 from grue.agents.gating import uses_classifier
-from grue.agents.kernels.select import Weights, working_dtype
+from grue.agents.kernels import select
+from grue.agents.kernels.select import Weights
 from grue.agents.kernels.texts import Pool, padded, pool, rows_of
 from grue.agents.network import Network, Outputs
 from grue.agents.optimiser import AdamState
@@ -57,9 +58,8 @@ class Learner(NamedTuple):
 
 def init(network: Network, settings: LearnerSettings) -> Learner:
     """θ⁻ ← θ"""
-    dtype, weights = working_dtype(settings.precision), network.context.weights
-    same = isinstance(weights, tuple) or weights.dtype == dtype
-    working = Working(network.encoder.table(), None if same else weights.astype(dtype))
+    weights = select.in_working_type(network.context.weights, settings.precision)
+    working = Working(network.encoder.table(), weights)
     return copy_to_target(Learner(network, working, network, optimiser.init(network)))
 
 

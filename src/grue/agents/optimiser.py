@@ -51,19 +51,19 @@ def update(
     scale = _clipped(slope, touched, clip)
     now = rates(count, scale, learning_rate)
 
-    old = [(network, state.first, state.second), (slope,)]
-    parts = [[_apart(tree) for tree in trees] for trees in old]
-    *new, working = select.adam(
-        *(large for large, _ in (*parts[0], *parts[1])), working, touched, now
+    (theta, rest), (m, m_rest), (v, v_rest), (large, slope_rest) = map(
+        _apart, (network, state.first, state.second, slope)
     )
+    theta, m, v, working = select.adam(theta, m, v, large, working, touched, now)
     small = jax.tree.map(
-        lambda *four: moved(*four, now), *(rest for _, rest in (*parts[0], *parts[1]))
+        lambda theta, m, v, gradient: moved(theta, m, v, gradient, now),
+        *(rest, m_rest, v_rest, slope_rest),
     )
-    network, m, v = (
+    network, first, second = (
         _joined(large, jax.tree.map(lambda three, i=i: three[i], small, is_leaf=_is_three))
-        for i, large in enumerate(new)
+        for i, large in enumerate((theta, m, v))
     )
-    return network, AdamState(count, m, v, touched), working
+    return network, AdamState(count, first, second, touched), working
 
 
 def _clipped(slope: Network, touched: Bool[Array, " heads"], clip: float) -> Float[Array, ""]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from grue.agents.gating import GATES
+from grue.agents.gating import gate_number
 from grue.agents.registry import AGENTS
 from grue.errors import GrueError, UsageError
 from grue.reports.picture import GREY, INK, PAPER, save_picture
@@ -136,7 +136,7 @@ def _switches(configs: Sequence[TrainConfig]) -> tuple[str, ...]:
 
 def _condition(config: TrainConfig, switches: Sequence[str]) -> tuple:
     """Equal for the runs of one curve."""
-    agent, gate = list(AGENTS).index(config.agent), GATES.index(config.gate)
+    agent, gate = list(AGENTS).index(config.agent), gate_number(config.gate)
     return (agent, gate, *(str(getattr(config, name)) for name in switches))
 
 

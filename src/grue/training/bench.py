@@ -100,10 +100,10 @@ class Bench:
         return jax.vmap(function) if self.many else function
 
     def measure(self) -> tuple[float, float]:
-        """Seconds of an update and steps a second; the least of three tries each."""
-        played = min(self.advance(learn=False) for _ in range(3))
+        """Seconds of an update and steps a second; the best of six tries each."""
         self.advance(learn=True)  # Compiles.
-        learned = min(self.advance(learn=True) for _ in range(3))
+        tries = [(self.advance(learn=False), self.advance(learn=True)) for _ in range(6)]
+        played, learned = map(min, zip(*tries, strict=True))
         updates = self.settings.metrics_every // self.settings.update_every
         steps = self.runs * self.settings.metrics_every
         return max(learned - played, 0.0) / updates, steps / learned

@@ -149,93 +149,84 @@ def unroll(
     inputs: Float[Array, "steps batch inputs"],
 ) -> Float[Array, "steps batch context"]:
     """The states of the context LSTM along sequences, from an empty memory."""
-    return _unroll(weights, bias, heads, inputs)[0][1:]
-
-
-class Plan(NamedTuple):
-    """In which order the steps are taken: as long as it can be with one head.
-
-    A head's weights then stay near, where a change at every step would fetch them anew. An item
-    is a step of the sequences that are with one head at it; those that came back to a lower head
-    wait for the next round. So every step of a sequence comes after the one before.
-    """
-
-    items: Int[Array, " items"]
-    count: Int[Array, ""]
-    item_of: Int[Array, "steps batch"]
-
-
-def plan(heads: Int[Array, "steps batch"], count: int) -> Plan:
-    steps, batch = heads.shape
-    rounds = jnp.cumsum(heads[1:] < heads[:-1], axis=0)
-    rounds = jnp.concatenate([jnp.zeros((1, batch), jnp.int32), rounds])
-    item_of = (rounds * count + heads) * steps + jnp.arange(steps)[:, None]
-    used = jnp.zeros(steps * count * steps, bool).at[item_of.reshape(-1)].set(True)
-    most = steps * min(batch, steps * count)
-    return Plan(jnp.nonzero(used, size=most, fill_value=0)[0], used.sum(), item_of)
-
-
-class Item(NamedTuple):
-    step: Int[Array, ""]
-    head: Int[Array, ""]
-    rows: Int[Array, " batch"]
-    """Its sequences first."""
-    size: Int[Array, ""]
-    """How many they are."""
-    places: Int[Array, " batch"]
-    """Where to write the rows; past the end for those that are not its own."""
-
-
-def _item(made: Plan, number: Int[Array, ""], count: int) -> Item:
-    item = made.items[number]
-    steps, batch = made.item_of.shape
-    mine = made.item_of[item % steps] == item
-    rows = jnp.argsort(~mine, stable=True)
-    size = mine.sum()
-    places = jnp.where(jnp.arange(batch) < size, rows, batch)
-    return Item(item % steps, item // steps % count, rows, size, places)
-
-
-def _times(weights: Heads, item: Item, rows: Array, transposed: bool) -> Array:
-    """Rows times an item's head; there is a product for some numbers of rows, the rest is zeros."""
-    total = len(rows)
-    sizes = (*[size for size in SIZES if size < total], total)
-
-    def product(right: Array, size: int):
-        def multiply(left: Array) -> Array:
-            contract = (((1,), (1 if transposed else 0,)), ((), ()))
-            done = jax.lax.dot_general(left[:size], right, contract)
-            return jnp.pad(done, ((0, total - size), (0, 0)))
-
-        return multiply
-
-    products = [product(right, size) for right in weights for size in sizes]
-    which = item.head * len(sizes) + (jnp.array(sizes) < item.size).sum()
-    return jax.lax.switch(which, products, rows)
+    return _unroll(weights, bias, heads, inputs)[0]
 
 
 def _unroll(weights: Heads, bias: Array, heads: Array, inputs: Array):
-    """h and c before each step and after the last, and the gates."""
-    steps, batch = heads.shape
-    size = bias.shape[1] // 4
-    made = plan(heads, len(weights))
+    zeros = jnp.zeros((heads.shape[1], weights[0].shape[1] // 4))
 
-    def take(number: Array, carry: Any) -> Any:
-        hs, cs, gates = carry
-        item = _item(made, number, len(weights))
-        t, rows = item.step, item.rows
-        left = jnp.concatenate([inputs[t][rows], hs[t][rows]], axis=1)
-        z = _times(weights, item, left, transposed=False) + bias[item.head]
-        h, c = cell(z, cs[t][rows])
-        return (
-            hs.at[t + 1, item.places].set(h, mode="drop"),
-            cs.at[t + 1, item.places].set(c, mode="drop"),
-            gates.at[t, item.places].set(z, mode="drop"),
-        )
+    def one(carry: Any, at: Any) -> Any:
+        h, c = carry
+        head, by, x = at
+        z = by_head(jnp.concatenate([x, h], axis=1), by, weights) + bias[head]
+        h, c = cell(z, c)
+        return (h, c), (h, c, z)
 
-    states = jnp.zeros((steps + 1, batch, size))
-    start = (states, states, jnp.zeros((steps, batch, 4 * size)))
-    return jax.lax.fori_loop(0, made.count, take, start)
+    at = (heads, sort_by_head(heads, len(weights)), inputs)
+    return jax.lax.scan(one, (zeros, zeros), at)[1]
+
+
+class Sorted(NamedTuple):
+    """Rows in the order of their heads; more than one set of them, if need be."""
+
+    order: Int[Array, "*sets rows"]
+    place: Int[Array, "*sets rows"]
+    """Where each row is in that order."""
+    counts: Int[Array, "*sets heads"]
+    """Rows of each head."""
+    firsts: Int[Array, "*sets heads"]
+    in_use: Int[Array, "*sets heads"]
+    """The heads that have rows first."""
+
+
+def sort_by_head(heads: Int[Array, "*sets rows"], count: int) -> Sorted:
+    order = jnp.argsort(heads, axis=-1, stable=True)
+    counts = (heads[..., None] == jnp.arange(count)).sum(-2)
+    return Sorted(
+        order,
+        jnp.argsort(order, axis=-1),
+        counts,
+        jnp.cumsum(counts, -1) - counts,
+        jnp.argsort(counts == 0, axis=-1, stable=True),
+    )
+
+
+def by_head(
+    rows: Float[Array, "rows columns"], by: Sorted, weights: Heads, transposed: bool = False
+) -> Array:
+    """Each row times the weights of its head, or the weights transposed.
+
+    There is a product for each head and each of some numbers of rows.
+    """
+
+    def times(left: Array, right: Array) -> Array:
+        return jax.lax.dot_general(left, right, (((1,), (1 if transposed else 0,)), ((), ())))
+
+    if len(weights) == 1:
+        return times(rows, weights[0])
+    total = len(rows)
+    # What lies past the rows is never used: it need not be anything.
+    in_order = jax.lax.empty((2 * total, rows.shape[1]), rows.dtype).at[:total].set(rows[by.order])
+    sizes = (*[size for size in SIZES if size < total], total)
+
+    def product(k: int, size: int):
+        def multiply(first: Array) -> Array:
+            left = jax.lax.dynamic_slice(in_order, (first, 0), (size, rows.shape[1]))
+            return jnp.pad(times(left, weights[k]), ((0, total - size), (0, 0)))
+
+        return multiply
+
+    products = [product(k, size) for k in range(len(weights)) for size in sizes]
+
+    def add(number: Array, out: Array) -> Array:
+        k = by.in_use[number]
+        which = k * len(sizes) + (jnp.array(sizes) < by.counts[k]).sum()
+        # A product reaches past its head's rows: the next head writes over that.
+        some = jax.lax.switch(which, products, by.firsts[k])
+        return jax.lax.dynamic_update_slice(out, some, (by.firsts[k], 0))
+
+    out = jax.lax.empty((2 * total, weights[0].shape[0 if transposed else 1]), rows.dtype)
+    return jax.lax.fori_loop(0, (by.counts > 0).sum(), add, out)[by.place]
 
 
 def by_one_head(
@@ -247,35 +238,28 @@ def by_one_head(
 
 
 def _unroll_forward(weights: Heads, bias: Array, heads: Array, inputs: Array):
-    hs, cs, gates = _unroll(weights, bias, heads, inputs)
-    return hs[1:], (weights, heads, inputs, hs, cs, gates)
+    hs, cs, z = _unroll(weights, bias, heads, inputs)
+    return hs, (weights, heads, inputs, hs, cs, z)
 
 
 def _unroll_backward(residuals: Any, d_hs: Float[Array, "steps batch context"]):
-    weights, heads, inputs, hs, cs, gates = residuals
+    weights, heads, inputs, hs, cs, z = residuals
     wide = inputs.shape[2]
-    made = plan(heads, len(weights))
+    zeros = jnp.zeros_like(hs[0])
+    h_before = jnp.concatenate([zeros[None], hs[:-1]])
+    c_before = jnp.concatenate([zeros[None], cs[:-1]])
 
-    def take(number: Array, carry: Any) -> Any:
-        dh, dc, dz, d_inputs = carry
-        item = _item(made, made.count - 1 - number, len(weights))
-        t, rows, places = item.step, item.rows, item.places
-        d_gates, d_cell = cell_backward(
-            gates[t][rows], cs[t][rows], cs[t + 1][rows], dh[t + 1][rows], dc[t + 1][rows]
-        )
-        d_left = _times(weights, item, d_gates, transposed=True)
-        return (
-            dh.at[t, places].add(d_left[:, wide:], mode="drop"),
-            dc.at[t, places].set(d_cell, mode="drop"),
-            dz.at[t, places].set(d_gates, mode="drop"),
-            d_inputs.at[t, places].set(d_left[:, :wide], mode="drop"),
-        )
+    def one(carry: Any, at: Any) -> Any:
+        dh, dc = carry
+        by, d_h, z, before, c = at
+        dz, dc = cell_backward(z, before, c, dh + d_h, dc)
+        d_rows = by_head(dz, by, weights, transposed=True)
+        return (d_rows[:, wide:], dc), (dz, d_rows[:, :wide])
 
-    dh = jnp.concatenate([jnp.zeros_like(d_hs[:1]), d_hs])
-    start = (dh, jnp.zeros_like(dh), jnp.zeros_like(gates), jnp.zeros_like(inputs))
-    _, _, dz, d_inputs = jax.lax.fori_loop(0, made.count, take, start)
+    at = (sort_by_head(heads, len(weights)), d_hs, z, c_before, cs)
+    dz, d_inputs = jax.lax.scan(one, (zeros, zeros), at, reverse=True)[1]
     rows, head = _flat(dz), heads.reshape(-1)
-    left = _flat(jnp.concatenate([inputs, hs[:-1]], axis=2))
+    left = _flat(jnp.concatenate([inputs, h_before], axis=2))
     d_weights = _sum_by_head(left, rows, head, len(weights))
     d_bias = jnp.einsum("rk,rg->kg", jax.nn.one_hot(head, len(weights)), rows)
     return d_weights, d_bias, None, d_inputs
@@ -294,11 +278,9 @@ def _sum_by_head(
     """The sum of left · dz over the rows of each head."""
     if count == 1:
         return (left.T @ dz,)
-    order = jnp.argsort(head, stable=True)
-    counts = (head[:, None] == jnp.arange(count)).sum(0)
-    firsts = jnp.cumsum(counts) - counts
+    by = sort_by_head(head, count)
     room = -(-len(left) // SLICE) * SLICE
-    left, dz = (jnp.pad(part[order], ((0, room), (0, 0))) for part in (left, dz))
+    left, dz = (jnp.pad(part[by.order], ((0, room), (0, 0))) for part in (left, dz))
 
     def with_size(size: int):
         def product(first: Array, mine: Array) -> Array:
@@ -314,7 +296,8 @@ def _sum_by_head(
 
     products = [nothing, *[with_size(size) for size in range(SLICE, room + 1, SLICE)]]
     return tuple(
-        jax.lax.switch(-(-counts[k] // SLICE), products, firsts[k], counts[k]) for k in range(count)
+        jax.lax.switch(-(-by.counts[k] // SLICE), products, by.firsts[k], by.counts[k])
+        for k in range(count)
     )
 
 

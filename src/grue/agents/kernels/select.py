@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
@@ -12,8 +14,8 @@ from grue.agents.kernels.texts import BLOCK, Pool, padded
 from grue.games.tokens import PADDING
 
 Stacked = Float[Array, "heads rows gates"]
-Weights = Stacked | cpu.Heads
-"""All heads in one array on a GPU, each in its own on a CPU."""
+Weights = Any
+"""All heads in one array on a GPU (``Stacked``), each in its own on a CPU (``cpu.Heads``)."""
 
 
 def laid_out(weights: Stacked) -> Weights:
@@ -26,6 +28,14 @@ def working_dtype(precision: str) -> jnp.dtype:
     if precision == "auto":
         precision = "bfloat16" if _has_gpu() else "float32"
     return jnp.dtype(precision)
+
+
+def in_working_type(weights: Weights, precision: str) -> Weights | None:
+    """Weights as they are multiplied; None if that is as they are."""
+    dtype = working_dtype(precision)
+    if isinstance(weights, tuple) or weights.dtype == dtype:
+        return None
+    return weights.astype(dtype)
 
 
 def encode(
@@ -87,19 +97,26 @@ def adam(
 
         return gpu.adam(theta, m, v, gradient, working, touched, now)
     if isinstance(theta, tuple):
-        return *_adam_by_head((theta, m, v), gradient, touched, now), None
-    new = moved(theta, m, v, gradient, now)
-    return *new, None if working is None else new[0].astype(working.dtype)
+        return (*_adam_by_head((theta, m, v), gradient, touched, now), None)
+    theta, m, v = moved(theta, m, v, gradient, now)
+    return theta, m, v, None if working is None else theta.astype(working.dtype)
 
 
 def _adam_by_head(
-    old: tuple[cpu.Heads, ...], gradient: cpu.Heads, touched: Bool[Array, " heads"], now: Rates
-) -> tuple[cpu.Heads, ...]:
+    old: tuple[cpu.Heads, cpu.Heads, cpu.Heads],
+    gradient: cpu.Heads,
+    touched: Bool[Array, " heads"],
+    now: Rates,
+) -> tuple[cpu.Heads, cpu.Heads, cpu.Heads]:
+    def move(theta: Array, m: Array, v: Array, slope: Array) -> tuple[Array, Array, Array]:
+        return moved(theta, m, v, slope, now)
+
+    def stay(theta: Array, m: Array, v: Array, slope: Array) -> tuple[Array, Array, Array]:
+        return theta, m, v
+
     new = [
-        jax.lax.cond(
-            touched[k], lambda *four: moved(*four, now), lambda *four: four[:3], *each, gradient[k]
-        )
-        for k, each in enumerate(zip(*old, strict=True))
+        jax.lax.cond(touched[k], move, stay, *each)
+        for k, each in enumerate(zip(*old, gradient, strict=True))
     ]
     theta, m, v = zip(*new, strict=True)
     return theta, m, v
