@@ -107,7 +107,7 @@ def plot(picture: Path, records: list[Record]) -> None:
     by_level.set_xlabel("level, with 50 runs side by side")
     for axis in (by_runs, by_level):
         axis.set_ylabel("training steps a second, all runs")
-        axis.set_ylim(bottom=0)
+        axis.set_ylim(0, 1.08 * max(row["steps_per_s"] for row in record["rows"]))
         axis.spines[["top", "right"]].set_visible(False)
     figure.suptitle(f"{record['device']}, paper sizes, an update every 4 steps")
     figure.tight_layout()

@@ -7,6 +7,7 @@ import json
 import os
 import random
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -267,3 +268,44 @@ def test_the_older_checkpoint_is_named(path: Path, tmp_path: Path) -> None:
         load(newer, tree())
     assert str(caught.value).endswith("delete it to go on from step 4000")
     assert bits(load(path, tree())) == bits(tree())
+
+
+# Weights that devices keep in different forms
+
+WEIGHTS = np.arange(12, dtype=np.float32).reshape(2, 3, 2) / 7
+
+
+def on_gpu() -> dict:
+    half = WEIGHTS.astype(jnp.bfloat16)
+    return {
+        "learned": {
+            "network": {"context": {"weights": WEIGHTS}},
+            "working": {"weights": half},
+            "target": {"context": {"weights": half + half}},
+        }
+    }
+
+
+def on_cpu() -> dict:
+    """As above, but for what bfloat16 has lost of the target."""
+    doubled = on_gpu()["learned"]["target"]["context"]["weights"].astype(np.float32)
+    return {
+        "learned": {
+            "network": {"context": {"weights": tuple(WEIGHTS)}},
+            "working": {"weights": None},
+            "target": {"context": {"weights": tuple(doubled)}},
+        }
+    }
+
+
+@pytest.mark.parametrize("wanted", [on_gpu, on_cpu])
+@pytest.mark.parametrize("stored", [on_gpu, on_cpu])
+def test_weights_go_from_device_to_device(
+    tmp_path: Path, stored: Callable[[], dict], wanted: Callable[[], dict]
+) -> None:
+    path = save(tmp_path, 5, stored(), {})
+    found = load(path, wanted())
+    assert jax.tree.structure(found) == jax.tree.structure(wanted())
+    for one, two in zip(jax.tree.leaves(found), jax.tree.leaves(wanted()), strict=True):
+        assert one.dtype == two.dtype
+        np.testing.assert_array_equal(np.asarray(one), np.asarray(two))

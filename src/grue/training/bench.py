@@ -144,8 +144,14 @@ class Bench:
         )
 
 
-def row_of(bench: Bench, conditions: Sequence[tuple[str, str]], game: str, rate: float) -> Row:
-    seconds, steps = bench.measure()
+def row_of(
+    bench: Bench,
+    conditions: Sequence[tuple[str, str]],
+    game: str,
+    timed: tuple[float, float],
+    rate: float,
+) -> Row:
+    seconds, steps = timed
     flop = bench.flop_per_update()
     agents, gates = (",".join(dict.fromkeys(pair[i] for pair in conditions)) for i in range(2))
     return Row(

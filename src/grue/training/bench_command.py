@@ -37,14 +37,16 @@ def measure(
     short = {"metrics_every": every, "target_every": every, "average_over": every}
     given = {**short, "learning_starts": 5 * every, "steps": every, **parse_settings(values)}
     settings = TrainConfig.preset(preset, **given)
-    rate = matrix_rate()
     found = []
     for name in names:
         for count in counts:
             pairs = [(agent, gate) for agent in who for gate in how]
             for conditions in [[pair] for pair in pairs] if count == 1 else [pairs]:
                 bench = Bench(name, conditions, count, settings)
-                row: dict[str, Any] = row_of(bench, conditions, name, rate)._asdict()
+                timed = bench.measure()
+                # Right after: on a shared machine both go up and down.
+                rate = matrix_rate()
+                row: dict[str, Any] = row_of(bench, conditions, name, timed, rate)._asdict()
                 if parts:
                     from grue.training.breakdown import breakdown
 

@@ -29,8 +29,10 @@ KEPT = 2
 """How many checkpoints of a run stay."""
 PARTIAL = ".partial"
 NAME = re.compile(r"step-(\d{9,})\.npz")
-WORKED = re.compile(r"learned/(working/weights|target/context/weights)$")
-"""Weights that are kept in the type in which the device multiplies them."""
+WORKED = re.compile(r"learned/working/weights$")
+"""Weights that are kept once more in the type in which a GPU multiplies them."""
+HEAD = re.compile(r"(.*context/weights)/(\d+)")
+"""Those of one head, where each has an array of its own."""
 LARGE = 2**16
 """Bytes from which an array is stored without the zeros at its end."""
 
@@ -169,21 +171,44 @@ def _as_bits(array: np.ndarray) -> np.ndarray:
 
 
 def _bridge(arrays: dict[str, np.ndarray], shapes: dict[str, Any], wanted: dict[str, Any]) -> None:
-    """Brings the context LSTM's working weights from one device's type into another's."""
-    learned = {name for name in wanted if WORKED.search(name)}
-    for name in [name for name in arrays if WORKED.search(name) and name not in wanted]:
+    """Brings the context LSTM's weights from one kind of device to another.
+
+    A CPU has an array for each head and multiplies in float32; a GPU has all heads in one array,
+    and beside it working weights in the type in which it multiplies.
+    """
+    _join_or_part_heads(arrays, shapes, wanted)
+    for name in [name for name in arrays if name not in wanted and WORKED.search(name)]:
         del arrays[name]
     for name, like in wanted.items():
         stored = arrays.get(name)
-        if like.dtype == jnp.bfloat16 and stored is not None and stored.dtype == np.uint16:
-            arrays[name] = stored.view(jnp.bfloat16)
-        elif name in learned and stored is None:
+        if stored is None and WORKED.search(name):
             source = name.replace("working/weights", "network/context/weights")
-            arrays[name], shapes[name] = arrays[source].astype(like.dtype), shapes[source]
-        elif name in learned and stored is not None and stored.dtype != like.dtype:
-            if stored.dtype == np.uint16:
-                stored = stored.view(jnp.bfloat16)
+            if source in arrays:
+                arrays[name], shapes[name] = arrays[source].astype(like.dtype), shapes[source]
+        elif stored is not None and stored.dtype == np.uint16 != like.dtype:
+            arrays[name] = stored.view(jnp.bfloat16).astype(like.dtype)
+        elif stored is not None and like.dtype == jnp.bfloat16:
             arrays[name] = stored.astype(like.dtype)
+
+
+def _join_or_part_heads(
+    arrays: dict[str, np.ndarray], shapes: dict[str, Any], wanted: dict[str, Any]
+) -> None:
+    stored = {match[1] for name in arrays if (match := HEAD.fullmatch(name))}
+    needed = {match[1] for name in wanted if (match := HEAD.fullmatch(name))}
+    for base in needed - stored:
+        if base in arrays:
+            heads = _with_zeros(arrays.pop(base), tuple(shapes[base]))
+            for k, head in enumerate(heads):
+                arrays[f"{base}/{k}"], shapes[f"{base}/{k}"] = head, list(head.shape)
+    for base in stored - needed:
+        names = sorted((n for n in arrays if n.startswith(f"{base}/")), key=_number)
+        heads = np.stack([_with_zeros(arrays.pop(n), tuple(shapes[n])) for n in names])
+        arrays[base], shapes[base] = heads, list(heads.shape)
+
+
+def _number(name: str) -> int:
+    return int(name.rpartition("/")[2])
 
 
 def _digest(arrays: Mapping[str, np.ndarray]) -> str:

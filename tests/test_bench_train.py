@@ -1,0 +1,72 @@
+"""The measurement of training: its rows, and the count of the work."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from grue.cli import main
+from grue.training.bench import Bench, Row
+from grue.training.config import TrainConfig
+
+SMALL = {
+    **{"encoder": 8, "context": 16, "hidden": 8, "batch_size": 4, "replay_steps": 1_000},
+    **{"metrics_every": 200, "target_every": 200, "average_over": 200, "learning_starts": 1_000},
+}
+
+
+def options(**more: object) -> list[str]:
+    given = {**SMALL, **more}
+    return [part for name, value in given.items() for part in ("--set", f"{name}={value}")]
+
+
+def test_rows_as_json(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("grue.training.bench.WARM_UP", 400)
+    code = main(
+        ["bench", "train", "--games", "saladworld-1", "--agents", "sc", "--json", *options()]
+    )
+    assert code == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert list(row) == list(Row._fields)
+    assert (row["agent"], row["gate"], row["game"], row["runs"]) == (
+        "sc",
+        "masking",
+        "saladworld-1",
+        1,
+    )
+    assert min(row[name] for name in Row._fields[4:9]) > 0
+    rate = row["gflop_per_update"] / (row["ms_per_update"] / 1e3)
+    assert row["ratio"] == pytest.approx(rate / row["matrix_gflops"], abs=2e-3)
+
+
+def test_the_work_of_an_update(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("grue.training.bench.WARM_UP", 400)
+    settings = TrainConfig.preset("paper", **SMALL)
+    bench = Bench("saladworld-1", [("drqn", "none")], 1, settings)
+    # θ twice over 4 · 15 rows backward and once forward, θ⁻ over 4 · 16; 4 · 9 and 4 · 10 scored.
+    context = 2 * (2 * 8 + 16) * 64 * (3 * 60 + 64)
+    scorer = 2 * (16 * 8 + 8 * 8) * (3 * 36 + 40)
+    words = bench.flop_per_update() - context - scorer
+    each = 4 * 2 * 8 * 32
+    assert words % (each / 8) == 0  # The mean over eight batches.
+    assert 5 < words / each < 64 * 50
+    assert bench._flop_beyond_words(0) == context + scorer
+    # A learned gate trains the classifier too.
+    assert bench._flop_beyond_words(3) == context + scorer + 2 * (16 * 8 + 8 * 8) * 3 * 36
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--agents", "tabular"], "only drqn and sc have updates to time, not 'tabular'"),
+        (["--gates", "mask"], "there is no gate 'mask'"),
+        (["--runs", "0"], "--runs takes numbers from 1 on"),
+        (["--games", "saladworld-9"], "saladworld-9"),
+        (["--set", "contxt=3"], "the nearest is 'context'"),
+        (["--parts"], "there is no GPU here"),
+    ],
+)
+def test_refusals(arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "train", *arguments]) == 2
+    assert told in capsys.readouterr().err
