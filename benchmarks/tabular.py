@@ -32,13 +32,13 @@ import numpy as np
 
 import grue
 from grue.agents.agent import Agent, Condition
-from grue.agents.gating import gate_number
 from grue.agents.registry import make_agent
 from grue.engine.bench import device_name
 from grue.engine.make import make
 from grue.errors import GrueError, UsageError
 from grue.training.algorithm import Sums, make_program
 from grue.training.config import TrainConfig, parse_seeds
+from grue.training.programs import condition_of
 
 AGENTS = ("tabular", "li-tabular")
 Record = dict[str, Any]
@@ -73,13 +73,7 @@ def train(config: TrainConfig) -> Record:
 
 
 def conditions(config: TrainConfig, agent: Agent) -> Condition:
-    one = Condition(
-        jnp.int32(gate_number(config.gate)),
-        jnp.int32(agent.heads),
-        jnp.float32(config.positive_fraction),
-        jnp.float32(config.negative_fraction),
-        jnp.int32(config.look_every),
-    )
+    one = condition_of(config, agent.heads)
     return jax.tree.map(lambda value: jnp.broadcast_to(value, len(config.seeds)), one)
 
 

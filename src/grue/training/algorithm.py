@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from grue.agents.agent import Agent, AgentState, Condition, Decision, Episode, Losses
 from grue.agents.gating import annealed_epsilon
@@ -94,10 +94,8 @@ def make_program(env: CompiledEnv, agent: Agent, settings: Settings, many: bool)
         with jax.named_scope("act"):
             state, decision = agent.act(run.agent, before, run.condition, epsilon, key)
         # a_t ← 'look' if t mod I_look = 0
-        every = run.condition.look_every
         time = before.time + 1
-        forced = (every > 0) & (time % jnp.maximum(every, 1) == 0)
-        action = jnp.where(forced, look, decision.action)
+        action = jnp.where(look_is_forced(run.condition, time), look, decision.action)
         # Execute a_t, observe r_{t+1}, o_{t+1}, e_{t+1}
         with jax.named_scope("env"):
             world, seen = env.step(before.game, action)
@@ -150,6 +148,12 @@ def make_program(env: CompiledEnv, agent: Agent, settings: Settings, many: bool)
         advance=jax.jit(advance, static_argnums=(2, 3), donate_argnums=0),
         copy_to_target=jax.jit(each(copy), donate_argnums=0),
     )
+
+
+def look_is_forced(condition: Condition, time: Int[Array, ""]) -> Bool[Array, ""]:
+    """t mod I_look = 0"""
+    every = condition.look_every
+    return (every > 0) & (time % jnp.maximum(every, 1) == 0)
 
 
 def _count(decision: Decision, before: Episode, seen: Any, agent: Agent) -> Sums:

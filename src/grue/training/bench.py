@@ -9,22 +9,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from grue.agents.agent import Condition
 from grue.agents.deep import DeepAgent
 from grue.agents.gating import gate_number
 from grue.agents.learner import distinct_texts
 from grue.agents.registry import make_agent
-from grue.agents.settings import Settings
 from grue.engine.bench import device_name
 from grue.engine.compiled import CompiledEnv
 from grue.engine.make import make
 from grue.errors import UsageError
 from grue.training.algorithm import Program, Run, make_program
+from grue.training.config import TrainConfig
+from grue.training.programs import condition_of
 
 DEEP = ("drqn", "sc")
 WARM_UP = 2_000
@@ -52,7 +53,7 @@ class Bench:
     """A program with runs that have filled some memory, ready to be timed."""
 
     def __init__(
-        self, game: str, conditions: Sequence[tuple[str, str]], runs: int, settings: Settings
+        self, game: str, conditions: Sequence[tuple[str, str]], runs: int, settings: TrainConfig
     ) -> None:
         """``conditions`` are pairs of agent and gate; the runs take them in turn."""
         chosen = [conditions[i % len(conditions)] for i in range(runs)]
@@ -67,7 +68,9 @@ class Bench:
         self.agent, self.settings, self.runs = agent, settings, runs
         self.many = runs > 1
         self.program: Program = make_program(env, agent, settings, self.many)
-        each = [self._condition(agents[name].heads, gate) for name, gate in chosen]
+        each = [
+            condition_of(replace(settings, gate=gate), agents[name].heads) for name, gate in chosen
+        ]
         condition = jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
         seeds = jnp.arange(runs, dtype=jnp.int32)
         if not self.many:
@@ -76,16 +79,6 @@ class Bench:
         self.step = 0
         while self.step < WARM_UP:
             self.advance(learn=False)
-
-    def _condition(self, heads: int, gate: str) -> Condition:
-        s = self.settings
-        return Condition(
-            jnp.int32(gate_number(gate)),
-            jnp.int32(heads),
-            jnp.float32(s.positive_fraction),
-            jnp.float32(s.negative_fraction),
-            jnp.int32(s.look_every),
-        )
 
     def advance(self, learn: bool) -> float:
         """Seconds of one row of metrics."""
@@ -137,7 +130,7 @@ class Bench:
         scorer = 2 * (sizes.context * sizes.hidden + sizes.hidden * sizes.commands)
         scored = s.batch_size * (s.sequence_length - s.minimum_history)
         classified = 3 if gate >= gate_number("dropout") else 0
-        return (
+        return float(
             context * (3 * rows + rows + after)
             + scorer * (3 * scored + scored + after)
             + scorer * classified * scored

@@ -33,10 +33,10 @@ def measure(
     backend = jax.default_backend()
     if parts and backend == "cpu":
         raise UsageError("--parts reads a GPU's profile, and there is no GPU here")
-    every = ROWS_OF_METRICS.get(backend, 200)
-    short = {"metrics_every": every, "target_every": every, "average_over": every}
-    given = {**short, "learning_starts": 5 * every, "steps": every, **parse_settings(values)}
-    settings = TrainConfig.preset(preset, **given)
+    given = parse_settings(values)
+    every = given.get("metrics_every", ROWS_OF_METRICS.get(backend, 200))
+    short = dict.fromkeys(("metrics_every", "target_every", "average_over", "steps"), every)
+    settings = TrainConfig.preset(preset, **{**short, "learning_starts": 5 * every, **given})
     found = []
     for name in names:
         for count in counts:

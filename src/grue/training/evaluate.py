@@ -23,6 +23,7 @@ from grue.agents.gating import GATES
 from grue.agents.registry import make_agent
 from grue.engine.compiled import CompiledEnv
 from grue.errors import UsageError
+from grue.training.algorithm import look_is_forced
 from grue.training.config import TrainConfig
 
 TOP = 3
@@ -219,8 +220,7 @@ def player(env: CompiledEnv, agent: Agent) -> Callable[..., Trace]:
             time = before.time + 1
             chance = jax.random.fold_in(key, time)
             decision = agent.act(state, before, condition, epsilon, chance)[1]
-            every = condition.look_every
-            forced = (every > 0) & (time % jnp.maximum(every, 1) == 0)
+            forced = look_is_forced(condition, time)
             action = jnp.where(forced, look, decision.action)
             world, seen = env.step(before.game, action)
             allowed = jnp.where(decision.candidates, decision.values, -jnp.inf)
