@@ -40,7 +40,7 @@ from grue.training.metrics import AVERAGED, COLUMNS, COUNTS, Row
 from grue.training.programs import Built, build, condition_of, open_game
 from grue.training.progress import Display
 from grue.training.runs import load_state, read_run
-from grue.training.train import Interrupted, train, train_all
+from grue.training.train import Interrupted, _pause, train, train_all
 
 NAME = "saladworld-1-sc-masking-seed0"
 SETTINGS = {
@@ -754,3 +754,10 @@ def test_a_bar_in_a_terminal(clock: list[float]) -> None:
     assert text[0].startswith(NAME)
     assert text[0].endswith("1000/1300000 1 h 48 min left")
     assert text[1] == ("200 steps/s, ε 0.40, score 6.5, fraction 0.35, q loss 0.012, classifier -")
+
+
+def test_large_checkpoints_are_written_less_often() -> None:
+    assert _pause(60.0, 0.5) == 60.0
+    assert _pause(0.0, 0.5) == 0.0
+    assert _pause(60.0, 2.0) == 60.0
+    assert _pause(60.0, 9.0) == 180.0

@@ -196,7 +196,7 @@ class _Trainer:
     def _loop(self, built: Built, run: Run) -> Run:
         config, program, step = self.config, built.program, self.group.step
         every, target_every = config.metrics_every, config.target_every
-        saved_at = time.monotonic()
+        saved_at, pause = time.monotonic(), self.checkpoint_seconds
         self.progress.begin(self.group.names, step, config.steps)
         while step < config.steps:
             learn = step >= config.learning_starts
@@ -207,9 +207,11 @@ class _Trainer:
                 run = program.copy_to_target(run)
             self._add_rows(step, jax.device_get(sums))
             over = step == config.steps
-            if over or self.stop.asked or time.monotonic() - saved_at >= self.checkpoint_seconds:
+            begun = time.monotonic()
+            if over or self.stop.asked or begun - saved_at >= pause:
                 self._save(step, run)
                 saved_at = time.monotonic()
+                pause = _pause(self.checkpoint_seconds, saved_at - begun)
             if self.stop.asked and not over:
                 raise Interrupted(step, config.steps)
         return run
@@ -305,6 +307,11 @@ class _Trainer:
                 member.config, member.config.seeds[0], table, member.folder, held
             )
         return found
+
+
+def _pause(seconds: float, took: float) -> float:
+    """Seconds until the next checkpoint: large ones take a twentieth of the time at most."""
+    return max(seconds, 20 * took) if took > 1 else seconds
 
 
 def _note_resumed(member: Member, step: int, about: dict[str, Any]) -> None:
