@@ -1,8 +1,8 @@
 """Times the context LSTM's kernels on a GPU with different tiles.
 
-    python benchmarks/kernels.py
+    python benchmarks/kernels.py [RUNS...]
 
-Fifty runs, of which half use one head and half up to three, and one run. The tiles in
+One run, 20 and 50, of which half use one head and half up to three. The tiles in
 ``grue/agents/kernels/gpu/tile.py`` were chosen from its output.
 """
 
@@ -22,9 +22,15 @@ from grue.agents.kernels.gpu.tile import Tile
 
 STEPS, BATCH, ROWS, GATES, HEADS = 15, 32, 640, 2048, 5
 TILES = {
-    "STEP": [(32, 64, 4, 4), (32, 64, 4, 3), (16, 64, 4, 6), (64, 64, 4, 2), (32, 128, 8, 3)],
-    "BACK": [(32, 128, 4, 3), (32, 64, 4, 4), (64, 64, 4, 4), (32, 128, 2, 3), (64, 32, 4, 4)],
-    "GRADIENT": [(128, 128, 4, 3), (64, 128, 4, 3), (128, 64, 4, 3), (128, 256, 8, 3)],
+    "STEP": [
+        *[(32, 64, 4, 4), (64, 64, 4, 3), (32, 32, 4, 6), (64, 32, 4, 4), (128, 32, 4, 3)],
+        *[(64, 32, 2, 4), (64, 16, 4, 4), (128, 16, 2, 4)],
+    ],
+    "BACK": [
+        *[(32, 128, 4, 3), (32, 128, 4, 5), (16, 256, 4, 4), (32, 256, 4, 4), (16, 128, 2, 6)],
+    ],
+    "CELL": [(32, 64, 4, 4), (32, 32, 4, 1), (32, 64, 8, 1)],
+    "GRADIENT": [(128, 128, 4, 3), (128, 128, 8, 3), (128, 256, 8, 3)],
 }
 
 
@@ -37,30 +43,42 @@ def some_runs(runs: int) -> tuple[Any, ...]:
             heads[run] = np.sort(drawn, axis=0)
     keys = jax.random.split(jax.random.key(0), 4)
     half = jnp.bfloat16
+    inputs = jax.random.normal(keys[1], (runs, STEPS, BATCH, ROWS - GATES // 4), half)
     return (
         jax.random.normal(keys[0], (runs, HEADS, ROWS, GATES), half) * 0.02,
         jnp.zeros((runs, HEADS, GATES)),
         jnp.asarray(heads),
-        jax.random.normal(keys[1], (runs, STEPS, BATCH, ROWS - GATES // 4)),
+        inputs,
         jax.random.normal(keys[2], (runs, STEPS, BATCH, GATES), half),
-        jax.random.normal(keys[3], (runs, STEPS, BATCH, ROWS), half),
+        jax.random.normal(keys[3], (runs, STEPS + 1, BATCH, GATES // 4), half),
     )
 
 
-def forward(weights: Any, bias: Any, heads: Any, inputs: Any, dz: Any, left: Any) -> Any:
-    return context._unroll(bias, weights, heads, inputs, False, False)[-1].h
+def forward(weights: Any, bias: Any, heads: Any, inputs: Any, dz: Any, h: Any) -> Any:
+    return context._unroll(bias, weights, heads, inputs, False, False).h
 
 
-def backward(weights: Any, bias: Any, heads: Any, inputs: Any, dz: Any, left: Any) -> Any:
-    out = jnp.zeros((BATCH, ROWS))
-    for t in range(STEPS):
-        waiting = dz[t] + 0 * out[:, :1].astype(dz.dtype)  # One after the other.
-        out = context._back_through(weights, heads[t], waiting, False)
-    return out
+def backward(weights: Any, bias: Any, heads: Any, inputs: Any, dz: Any, h: Any) -> Any:
+    back = context.Back(dz, jnp.zeros((STEPS + 1, BATCH, ROWS)), jnp.zeros((BATCH, GATES // 4)))
+    for t in reversed(range(STEPS)):
+        back = context._through_product(t, weights, heads, back, False)
+    return back.d_left
 
 
-def gradient(weights: Any, bias: Any, heads: Any, inputs: Any, dz: Any, left: Any) -> Any:
-    return context._weight_gradient(left, dz, heads, HEADS, False)
+def cells(weights: Any, bias: Any, heads: Any, inputs: Any, dz: Any, h: Any) -> Any:
+    gates, c = dz.astype(jnp.float32), h.astype(jnp.float32)
+    back = context.Back(dz, jnp.zeros((STEPS + 1, BATCH, ROWS)), jnp.zeros((BATCH, GATES // 4)))
+    along = context.Along(c[1:], c, h, gates)
+    for t in reversed(range(STEPS)):
+        back = context._through_cell(t, along, c[1:], back, inputs.shape[2], False)
+    return back.dz
+
+
+def gradient(weights: Any, bias: Any, heads: Any, inputs: Any, dz: Any, h: Any) -> Any:
+    return context._weight_gradient(inputs, h, dz, heads, HEADS, False)
+
+
+FUNCTIONS = {"STEP": forward, "BACK": backward, "CELL": cells, "GRADIENT": gradient}
 
 
 def milliseconds(function: Callable, arguments: tuple[Any, ...], times: int = 10) -> float:
@@ -77,11 +95,12 @@ def main() -> int:
     if jax.default_backend() != "gpu":
         print("there is no GPU here", file=sys.stderr)
         return 1
-    data = {runs: some_runs(runs) for runs in (1, 50)}
-    for name, function in (("STEP", forward), ("BACK", backward), ("GRADIENT", gradient)):
+    runs = [int(number) for number in sys.argv[1:]] or [1, 20, 50]
+    data = {number: some_runs(number) for number in runs}
+    for name, function in FUNCTIONS.items():
         for numbers in TILES[name]:
             setattr(context, name, Tile(*numbers))
-            taken = {runs: round(milliseconds(function, given), 3) for runs, given in data.items()}
+            taken = {n: round(milliseconds(function, given), 3) for n, given in data.items()}
             print(name, numbers, taken, flush=True)
         setattr(context, name, Tile(*TILES[name][0]))
     return 0

@@ -206,7 +206,7 @@ def by_head(
         return times(rows, weights[0])
     total = len(rows)
     # What lies past the rows is never used: it need not be anything.
-    in_order = jax.lax.empty((2 * total, rows.shape[1]), rows.dtype).at[:total].set(rows[by.order])
+    in_order = rows[jnp.pad(by.order, (0, total))]
     sizes = (*[size for size in SIZES if size < total], total)
 
     def product(k: int, size: int):
@@ -258,10 +258,8 @@ def _unroll_backward(residuals: Any, d_hs: Float[Array, "steps batch context"]):
 
     at = (sort_by_head(heads, len(weights)), d_hs, z, c_before, cs)
     dz, d_inputs = jax.lax.scan(one, (zeros, zeros), at, reverse=True)[1]
-    rows, head = _flat(dz), heads.reshape(-1)
     left = _flat(jnp.concatenate([inputs, h_before], axis=2))
-    d_weights = _sum_by_head(left, rows, head, len(weights))
-    d_bias = jnp.einsum("rk,rg->kg", jax.nn.one_hot(head, len(weights)), rows)
+    d_weights, d_bias = _sum_by_head(left, _flat(dz), heads.reshape(-1), len(weights))
     return d_weights, d_bias, None, d_inputs
 
 
@@ -274,31 +272,36 @@ def _sum_by_head(
     dz: Float[Array, "rows gates"],
     head: Int[Array, " rows"],
     count: int,
-) -> Heads:
-    """The sum of left · dz over the rows of each head."""
+) -> tuple[Heads, Float[Array, "heads gates"]]:
+    """The sums of left · dz and of dz over the rows of each head."""
     if count == 1:
-        return (left.T @ dz,)
+        return (left.T @ dz,), dz.sum(0)[None]
     by = sort_by_head(head, count)
     room = -(-len(left) // SLICE) * SLICE
-    left, dz = (jnp.pad(part[by.order], ((0, room), (0, 0))) for part in (left, dz))
+    # A head's slice reaches past its rows by less than SLICE.
+    order = jnp.pad(by.order, (0, room - len(left) + SLICE))
+    left, dz = left[order], dz[order]
 
     def with_size(size: int):
-        def product(first: Array, mine: Array) -> Array:
+        def product(first: Array, mine: Array) -> tuple[Array, Array]:
             there = (jnp.arange(size) < mine)[:, None]
             rows = jax.lax.dynamic_slice(left, (first, 0), (size, left.shape[1]))
             right = jax.lax.dynamic_slice(dz, (first, 0), (size, dz.shape[1]))
-            return rows.T @ jnp.where(there, right, 0.0)
+            right = jnp.where(there, right, 0.0)
+            return rows.T @ right, right.sum(0)
 
         return product
 
-    def nothing(first: Array, mine: Array) -> Array:
-        return jnp.zeros((left.shape[1], dz.shape[1]))
+    def nothing(first: Array, mine: Array) -> tuple[Array, Array]:
+        return jnp.zeros((left.shape[1], dz.shape[1])), jnp.zeros(dz.shape[1])
 
     products = [nothing, *[with_size(size) for size in range(SLICE, room + 1, SLICE)]]
-    return tuple(
+    sums = [
         jax.lax.switch(-(-by.counts[k] // SLICE), products, by.firsts[k], by.counts[k])
         for k in range(count)
-    )
+    ]
+    weights, biases = zip(*sums, strict=True)
+    return weights, jnp.stack(biases)
 
 
 unroll.defvjp(_unroll_forward, _unroll_backward)

@@ -1,8 +1,12 @@
-"""H(k): the context LSTM along sequences whose steps are with different heads."""
+"""H(k): the context LSTM along sequences whose steps are with different heads.
+
+What all steps leave behind is one array each, and a step writes its part of it in place: nothing is
+put together afterwards.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -12,9 +16,20 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 from jaxtyping import Array, Float, Int
 
-from grue.agents.kernels.cell import cell_backward, cell_of_parts
-from grue.agents.kernels.gpu.tile import BACK, GRADIENT, STEP, call, floats
+from grue.agents.kernels.cell import cell_backward_of_parts, cell_of_parts
+from grue.agents.kernels.gpu.tile import BACK, CELL, GRADIENT, STEP, call, floats
 from grue.agents.kernels.texts import BLOCK
+
+
+class Along(NamedTuple):
+    """What the steps leave behind; c and ``half`` also what there was before the first."""
+
+    h: Float[Array, "steps batch context"]
+    c: Float[Array, "after batch context"]
+    half: Float[Array, "after batch context"]
+    """h as it is multiplied."""
+    gates: Float[Array, "steps batch gates"] | None
+    """Only for the backward pass."""
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(5,))
@@ -30,8 +45,7 @@ def unroll(
 
     ``working`` are the weights as they are multiplied; the gradient is that of ``weights``.
     """
-    steps = _unroll(bias, working, heads, inputs, interpret, save=False)
-    return jnp.stack([step.h for step in steps])
+    return _unroll(bias, working, heads, inputs.astype(working.dtype), interpret, save=False).h
 
 
 def step_one(
@@ -44,35 +58,71 @@ def step_one(
     interpret: bool = False,
 ) -> tuple[Array, Array]:
     """One step of one sequence: the other rows that the kernel wants have no head."""
-    heads = jnp.where(jnp.arange(BLOCK) == 0, head, -1)
+    heads = jnp.where(jnp.arange(BLOCK) == 0, head, -1)[None]
     half = working.dtype
-    rows = (inputs.astype(half), h.astype(half), c)
-    rows = (jnp.broadcast_to(row, (BLOCK, len(row))) for row in rows)
-    h, c, _ = _step(bias, working, heads, *rows, interpret, save=False)
-    return h[0], c[0]
+    x = jnp.broadcast_to(inputs.astype(half), (1, BLOCK, len(inputs)))
+    c, h = (jnp.broadcast_to(state, (2, BLOCK, len(state))) for state in (c, h))
+    along = Along(room_like(c[:1]), c, h.astype(half), None)
+    along = _step(0, bias, working, heads, x, along, interpret)
+    return along.h[0, 0], along.c[1, 0]
+
+
+def room_like(array: Array) -> Array:
+    """Room that a kernel fills."""
+    return jax.lax.empty(array.shape, array.dtype)
+
+
+def _unroll(
+    bias: Array, working: Array, heads: Array, inputs: Array, interpret: bool, save: bool
+) -> Along:
+    steps, batch = heads.shape
+    gates = working.shape[2]
+    size, half = gates // 4, working.dtype
+    # Of these only the first row, the empty memory, is read before it is written.
+    c = jnp.zeros((steps + 1, batch, size), jnp.float32)
+    room = jax.lax.empty((steps, batch, gates), jnp.float32) if save else None
+    along = Along(room_like(c[1:]), c, c.astype(half), room)
+    for t in range(steps):
+        along = _step(t, bias, working, heads, inputs, along, interpret)
+    return along
+
+
+def _in_place(
+    name: str,
+    kernel: Callable,
+    grid: tuple[int, ...],
+    tile: Any,
+    interpret: bool,
+    t: int,
+    given: Sequence[Array],
+    changed: Sequence[Array],
+) -> Sequence[Array]:
+    """Calls a kernel of step t with what it reads and what it changes.
+
+    t is an argument, not a constant: so all steps are one kernel.
+    """
+    shapes = [jax.ShapeDtypeStruct(one.shape, one.dtype) for one in changed]
+    first = 1 + len(given)
+    places = {first + i: i for i in range(len(changed))}
+    program = call(name, kernel, shapes, grid, tile, interpret, places)
+    return program(jnp.full(1, t, jnp.int32), *given, *changed)
 
 
 def _step(
-    bias: Array,
-    working: Array,
-    heads: Array,
-    inputs: Array,
-    h: Array,
-    c: Array,
-    interpret: bool,
-    save: bool,
-) -> Sequence[Array]:
-    """h_t, c_t and h_t for the next product (and the gates); rows with no head (-1) are undefined.
+    t: int, bias: Array, working: Array, heads: Array, inputs: Array, along: Along, interpret: bool
+) -> Along:
+    """The step from row t to the next; what rows with no head (-1) leave is undefined.
 
-    ``inputs`` and ``h`` come as they are multiplied.
+    ``inputs`` come as they are multiplied.
     """
     count, _, gates = working.shape
-    size, (batch, wide) = gates // 4, inputs.shape
-    half = working.dtype
+    size, (_, batch, wide) = gates // 4, inputs.shape
+    changed = [array for array in along if array is not None]
 
-    def kernel(heads_ref, x_ref, h_ref, c_ref, weights_ref, bias_ref, h_out, c_out, half_out, *out):
-        k, units = pl.program_id(0), pl.program_id(1) * STEP.columns
-        mine = heads_ref[...] == k
+    def kernel(t_ref, heads_ref, x_ref, weights_ref, bias_ref, _, c_ref, h_ref, *refs):
+        t, k, units = t_ref[0], pl.program_id(0), pl.program_id(1) * STEP.columns
+        new = refs[-len(changed) :]
+        mine = heads_ref[t, :] == k
 
         @pl.when(jnp.sum(mine.astype(jnp.int32)) > 0)
         def _():
@@ -80,7 +130,7 @@ def _step(
 
             def add(left_ref, skip):
                 def chunk(n, acc):
-                    left = left_ref[:, pl.ds(n * STEP.rows, STEP.rows)]
+                    left = left_ref[t, :, pl.ds(n * STEP.rows, STEP.rows)]
                     rows = pl.ds(skip + n * STEP.rows, STEP.rows)
                     return tuple(
                         acc[g] + triton.dot(left, weights_ref[k, rows, columns[g]])
@@ -95,138 +145,155 @@ def _step(
             )
             acc = jax.lax.fori_loop(0, wide // STEP.rows, add(x_ref, 0), acc)
             acc = jax.lax.fori_loop(0, size // STEP.rows, add(h_ref, wide), acc)
-            h, c = cell_of_parts(acc, c_ref[:, pl.ds(units, STEP.columns)])
+            here = pl.ds(units, STEP.columns)
+            h, c = cell_of_parts(acc, c_ref[t, :, here])
             mask = jnp.broadcast_to(mine[:, None], h.shape)
-            triton.store(h_out.at[:, pl.ds(units, STEP.columns)], h, mask=mask)
-            triton.store(c_out.at[:, pl.ds(units, STEP.columns)], c, mask=mask)
-            triton.store(half_out.at[:, pl.ds(units, STEP.columns)], h.astype(half), mask=mask)
-            if save:
+            for ref, row, value in zip(new, (t, t + 1, t + 1), (h, c, h), strict=False):
+                triton.store(ref.at[row, :, here], value.astype(ref.dtype), mask=mask)
+            if along.gates is not None:
                 for g in range(4):
-                    triton.store(out[0].at[:, columns[g]], acc[g], mask=mask)
+                    triton.store(new[3].at[t, :, columns[g]], acc[g], mask=mask)
 
-    state = floats(batch, size)
-    out = [state, state, floats(batch, size, dtype=half)] + [floats(batch, gates)] * save
     name = "context_step" if batch > BLOCK else "act_step"
-    return call(name, kernel, out, (count, size // STEP.columns), STEP, interpret)(
-        heads, inputs, h, c, working, bias
+    new = _in_place(
+        *(name, kernel, (count, size // STEP.columns), STEP, interpret),
+        *(t, (heads, inputs, working, bias), changed),
     )
-
-
-class Saved(NamedTuple):
-    """What the backward pass needs of a step."""
-
-    h: Float[Array, "batch context"]
-    c: Float[Array, "batch context"]
-    half: Float[Array, "batch context"]
-    """h as it is multiplied."""
-    gates: Float[Array, "batch gates"] | None = None
-
-
-def _unroll(
-    bias: Array, working: Array, heads: Array, inputs: Array, interpret: bool, save: bool
-) -> list[Saved]:
-    c = jnp.zeros((heads.shape[1], working.shape[2] // 4), jnp.float32)
-    half = c.astype(working.dtype)
-    steps = []
-    # Written out: a loop on the device would copy the memory at every turn.
-    for head, x in zip(heads, inputs.astype(working.dtype), strict=True):
-        steps.append(Saved(*_step(bias, working, head, x, half, c, interpret, save)))
-        c, half = steps[-1].c, steps[-1].half
-    return steps
+    return Along(*new, *[None] * (len(along) - len(changed)))
 
 
 def _unroll_forward(
     weights: Array, bias: Array, working: Array, heads: Array, inputs: Array, interpret: bool
 ):
-    steps = _unroll(bias, working, heads, inputs, interpret, save=True)
-    return jnp.stack([step.h for step in steps]), (working, heads, inputs, steps)
+    inputs = inputs.astype(working.dtype)
+    along = _unroll(bias, working, heads, inputs, interpret, save=True)
+    return along.h, (working, heads, inputs, along)
+
+
+class Back(NamedTuple):
+    """What the steps leave behind on the way back."""
+
+    dz: Float[Array, "steps batch gates"]
+    """As it is multiplied."""
+    d_left: Float[Array, "after batch rows"]
+    """Of inputs and h before; with a row more, for the h that nothing follows."""
+    dc: Float[Array, "batch context"]
 
 
 def _unroll_backward(interpret: bool, residuals: Any, d_hs: Float[Array, "steps batch context"]):
-    working, heads, inputs, steps = residuals
-    half, wide = working.dtype, inputs.shape[2]
-    dh = dc = zeros = jnp.zeros_like(steps[0].h)
-    before = [Saved(zeros, zeros, zeros.astype(half)), *steps[:-1]]
-    dz, d_inputs = [zeros] * len(steps), [zeros] * len(steps)
-    for t in reversed(range(len(steps))):
-        d_gates, dc = cell_backward(steps[t].gates, before[t].c, steps[t].c, dh + d_hs[t], dc)
-        dz[t] = d_gates.astype(half)
-        d_left = _back_through(working, heads[t], dz[t], interpret)
-        d_inputs[t], dh = d_left[:, :wide], d_left[:, wide:]
-
-    dz = jnp.stack(dz)
-    left = [
-        jnp.concatenate([x, step.half], axis=1)
-        for x, step in zip(inputs.astype(half), before, strict=True)
-    ]
-    d_weights = _weight_gradient(jnp.stack(left), dz, heads, len(working), interpret)
-    chosen = jax.nn.one_hot(heads, len(working), dtype=half)
-    d_bias = jnp.einsum("tbk,tbg->kg", chosen, dz, preferred_element_type=jnp.float32)
-    return d_weights, d_bias, jnp.zeros_like(working), None, jnp.stack(d_inputs)
+    working, heads, inputs, along = residuals
+    steps, batch, wide = inputs.shape
+    count, rows, gates = working.shape
+    back = Back(
+        jax.lax.empty((steps, batch, gates), working.dtype),
+        jnp.zeros((steps + 1, batch, rows)),
+        jnp.zeros((batch, gates // 4)),
+    )
+    for t in reversed(range(steps)):
+        back = _through_cell(t, along, d_hs, back, wide, interpret)
+        back = _through_product(t, working, heads, back, interpret)
+    d_weights = _weight_gradient(inputs, along.half, back.dz, heads, count, interpret)
+    chosen = jax.nn.one_hot(heads, count, dtype=working.dtype)
+    d_bias = jnp.einsum("tbk,tbg->kg", chosen, back.dz, preferred_element_type=jnp.float32)
+    d_inputs = back.d_left[:steps, :, :wide]
+    return d_weights, d_bias, jnp.zeros_like(working), None, d_inputs
 
 
-def _back_through(
-    weights: Float[Array, "heads rows gates"],
-    heads: Int[Array, " batch"],
-    dz: Float[Array, "batch gates"],
-    interpret: bool,
-) -> Float[Array, "batch rows"]:
+def _through_cell(
+    t: int, along: Along, d_hs: Array, back: Back, wide: int, interpret: bool
+) -> Back:
+    """dz of step t."""
+    size = d_hs.shape[2]
+    assert along.gates is not None
+
+    def kernel(t_ref, gates_ref, c_ref, d_hs_ref, d_left_ref, _, dc_ref, dz_out, dc_out):
+        t, units = t_ref[0], pl.program_id(0) * CELL.columns
+        here = pl.ds(units, CELL.columns)
+        columns = [pl.ds(g * size + units, CELL.columns) for g in range(4)]
+        dh = d_hs_ref[t, :, here] + d_left_ref[t + 1, :, pl.ds(wide + units, CELL.columns)]
+        parts, dc = cell_backward_of_parts(
+            *([gates_ref[t, :, column] for column in columns], c_ref[t, :, here]),
+            *(c_ref[t + 1, :, here], dh, dc_ref[:, here]),
+        )
+        dc_out[:, here] = dc
+        for column, part in zip(columns, parts, strict=True):
+            dz_out[t, :, column] = part.astype(dz_out.dtype)
+
+    dz, dc = _in_place(
+        *("context_cell_back", kernel, (size // CELL.columns,), CELL, interpret),
+        *(t, (along.gates, along.c, d_hs, back.d_left), (back.dz, back.dc)),
+    )
+    return back._replace(dz=dz, dc=dc)
+
+
+def _through_product(t: int, weights: Array, heads: Array, back: Back, interpret: bool) -> Back:
     """dz · Wᵀ of each row's own head."""
     count, rows, gates = weights.shape
-    batch = len(heads)
+    batch = heads.shape[1]
     some, chunk = BACK.rows, BACK.columns
 
-    def kernel(heads_ref, dz_ref, weights_ref, out_ref):
-        k, first = pl.program_id(0), pl.program_id(1) * some
-        mine = heads_ref[...] == k
+    def kernel(t_ref, heads_ref, dz_ref, weights_ref, _, out_ref):
+        t, k, first = t_ref[0], pl.program_id(0), pl.program_id(1) * some
+        mine = heads_ref[t, :] == k
 
         @pl.when(jnp.sum(mine.astype(jnp.int32)) > 0)
         def _():
             def add(n, acc):
                 columns = pl.ds(n * chunk, chunk)
                 right = weights_ref[k, pl.ds(first, some), columns]
-                return acc + triton.dot(dz_ref[:, columns], right, trans_b=True)
+                return acc + triton.dot(dz_ref[t, :, columns], right, trans_b=True)
 
             zeros = jnp.zeros((batch, some), jnp.float32)
             acc = jax.lax.fori_loop(0, gates // chunk, add, zeros)
             mask = jnp.broadcast_to(mine[:, None], acc.shape)
-            triton.store(out_ref.at[:, pl.ds(first, some)], acc, mask=mask)
+            triton.store(out_ref.at[t, :, pl.ds(first, some)], acc, mask=mask)
 
-    return call(
-        "context_back", kernel, floats(batch, rows), (count, rows // some), BACK, interpret
-    )(heads, dz, weights)
+    (d_left,) = _in_place(
+        *("context_back", kernel, (count, rows // some), BACK, interpret),
+        *(t, (heads, back.dz, weights), (back.d_left,)),
+    )
+    return back._replace(d_left=d_left)
 
 
 def _weight_gradient(
-    left: Float[Array, "steps batch rows"],
+    inputs: Float[Array, "steps batch inputs"],
+    h: Float[Array, "after batch context"],
     dz: Float[Array, "steps batch gates"],
     heads: Int[Array, "steps batch"],
     count: int,
     interpret: bool,
 ) -> Float[Array, "heads rows gates"]:
-    """The sum of left · dz over the steps of each head."""
-    steps, _, rows = left.shape
-    gates = dz.shape[2]
-    tall, wide = GRADIENT.rows, GRADIENT.columns
+    """The sum of (inputs, h before) · dz over the steps of each head."""
+    steps, _, inward = inputs.shape
+    rows, gates = inward + h.shape[2], dz.shape[2]
+    tall, wide = min(GRADIENT.rows, inward), GRADIENT.columns
 
-    def kernel(left_ref, dz_ref, heads_ref, used_ref, out_ref):
-        k = pl.program_id(0)
-        here, columns = pl.ds(pl.program_id(1) * tall, tall), pl.ds(pl.program_id(2) * wide, wide)
+    def kernel(x_ref, h_ref, dz_ref, heads_ref, used_ref, out_ref):
+        k, first = pl.program_id(0), pl.program_id(1) * tall
+        columns = pl.ds(pl.program_id(2) * wide, wide)
 
-        def add(t, acc):
-            mine = (heads_ref[t, :] == k)[:, None]
-            right = jnp.where(mine, dz_ref[t, :, columns], jnp.zeros((), dz_ref.dtype))
-            return acc + triton.dot(left_ref[t, :, here], right, trans_a=True)
+        def total(left_ref, skip):
+            here = pl.ds(first - skip, tall)
 
-        zeros = jnp.zeros((tall, wide), jnp.float32)
-        # A head that no step was with has no gradient: no turn of the loop.
-        out_ref[k, here, columns] = jax.lax.fori_loop(0, steps * used_ref[k], add, zeros)
+            def add(t, acc):
+                mine = (heads_ref[t, :] == k)[:, None]
+                right = jnp.where(mine, dz_ref[t, :, columns], jnp.zeros((), dz_ref.dtype))
+                return acc + triton.dot(left_ref[t, :, here], right, trans_a=True)
+
+            zeros = jnp.zeros((tall, wide), jnp.float32)
+            # A head that no step was with has no gradient: no turn of the loop.
+            out_ref[k, pl.ds(first, tall), columns] = jax.lax.fori_loop(
+                0, steps * used_ref[k], add, zeros
+            )
+
+        pl.when(first < inward)(lambda: total(x_ref, 0))
+        pl.when(first >= inward)(lambda: total(h_ref, inward))
 
     used = (heads[..., None] == jnp.arange(count)).any((0, 1)).astype(jnp.int32)
     out = floats(count, rows, gates)
     return call(
         "context_gradient", kernel, out, (count, rows // tall, gates // wide), GRADIENT, interpret
-    )(left, dz, heads, used)
+    )(inputs, h, dz, heads, used)
 
 
 unroll.defvjp(_unroll_forward, _unroll_backward)

@@ -28,6 +28,8 @@ BACK = Tile(rows=32, columns=128, stages=3)
 """Rows of one program, gates at a time."""
 GRADIENT = Tile(rows=128, columns=128, stages=3)
 """Rows and gates of one program."""
+CELL = Tile(rows=32, columns=64)
+"""Units of one program of the cell's gradient."""
 POINTWISE = Tile(rows=8, columns=256)
 """Weights of one program of Adam."""
 ENCODER = Tile(rows=64, columns=64)
