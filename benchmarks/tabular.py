@@ -4,8 +4,8 @@
     python benchmarks/tabular.py --levels 1-3 --seeds 0,1 --steps 100000 --out /tmp/tabular
     python benchmarks/tabular.py --only-table
 
-Writes one record for each agent and level, as soon as it is there, and a table of all records in
-the folder. The seeds of a level train side by side in one program. Each core takes a level at a
+Writes one record for each agent and level, as soon as it is there, and a table of all such records
+in the folder. The seeds of a level train side by side in one program. Each core takes a level at a
 time, in a process of its own that is bound to the core: shared out over cores, the small pieces of
 a step would wait for each other. ``--workers 1`` stays in this process, on JAX's own device.
 """
@@ -13,14 +13,13 @@ a step would wait for each other. ``--workers 1`` stays in this process, on JAX'
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import replace
 from itertools import cycle, islice
 from multiprocessing import get_context
 from pathlib import Path
@@ -30,18 +29,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import grue
 from grue.agents.agent import Agent, Condition
 from grue.agents.registry import make_agent
-from grue.engine.bench import device_name
 from grue.engine.make import make
-from grue.errors import GrueError, UsageError
-from grue.training.algorithm import Sums, make_program
+from grue.errors import GrueError
+from grue.experiments.figures import parse_levels
+from grue.experiments.records import Record, read_records, record_of, write_record
+from grue.experiments.workers import free_cores
+from grue.training import metrics
+from grue.training.algorithm import make_program
 from grue.training.config import TrainConfig, parse_seeds
 from grue.training.programs import condition_of
+from grue.training.provenance import about
+from grue.training.runs import Curves
 
 AGENTS = ("tabular", "li-tabular")
-Record = dict[str, Any]
+TABLE = "tabular.md"
 
 
 def train(config: TrainConfig) -> Record:
@@ -50,58 +53,44 @@ def train(config: TrainConfig) -> Record:
     agent = make_agent(config.agent, env, config)
     program = make_program(env, agent, config, many=True)
     run = program.init(jnp.array(config.seeds, jnp.int32), conditions(config, agent))
-    rows: list[Sums] = []
+    rows: list[list[metrics.Row]] = [[] for _ in config.seeds]
     begun = compiled = time.perf_counter()
     for step in range(0, config.steps, config.metrics_every):
         run, sums = program.advance(run, jnp.int32(step), False, config.metrics_every)
-        rows.append(jax.device_get(sums))
+        sums = jax.device_get(sums)
+        for i, seed in enumerate(config.seeds):
+            own = jax.tree.map(lambda leaf, i=i: leaf[i], sums)
+            end = step + config.metrics_every
+            rows[i].append(metrics.make_row(config.of_seed(seed), end, own, agent.heads, rows[i]))
         if not step:
             compiled = time.perf_counter()
     ended = time.perf_counter()
-    later = len(config.seeds) * (config.steps - config.metrics_every)
-    table = jax.device_get((run.agent.kept.used, run.agent.kept.refused))
-    return {
-        "config": config.to_json(),
-        "device": device_name(),
+    kept = jax.device_get(run.agent.kept)
+    told = {
+        **about(),
         "processor": platform.processor() or platform.machine(),
-        "versions": {"grue": grue.__version__, "jax": jax.__version__},
         "seconds": round(ended - begun, 1),
         # Of all seeds together, without the compilation.
-        "steps_per_s": round(later / (ended - compiled)),
-        "runs": list(run_records(config, rows, *table)),
+        "steps_per_s": round(
+            len(config.seeds) * (config.steps - config.metrics_every) / (ended - compiled)
+        ),
     }
+    record = record_of(
+        [
+            Curves(config.of_seed(seed), seed, metrics.columns(rows[i]))
+            for i, seed in enumerate(config.seeds)
+        ]
+    )
+    own_about = (
+        {**told, "table_rows_used": int(kept.used[i]), "table_refused": int(kept.refused[i])}
+        for i in range(len(config.seeds))
+    )
+    return replace(record, about=tuple(own_about))
 
 
 def conditions(config: TrainConfig, agent: Agent) -> Condition:
     one = condition_of(config, agent.heads)
     return jax.tree.map(lambda value: jnp.broadcast_to(value, len(config.seeds)), one)
-
-
-def run_records(
-    config: TrainConfig, rows: list[Sums], used: np.ndarray, refused: np.ndarray
-) -> Iterator[Record]:
-    """What is kept of each seed: the moving average, once for each of its windows."""
-    sums = jax.tree.map(lambda *of: np.stack(of), *rows)
-    window = config.average_over // config.metrics_every
-    ends = range(window, len(rows) + 1, window)
-    for i, seed in enumerate(config.seeds):
-        done, episodes = sums.fraction[:, i], sums.episodes[:, i]
-        yield {
-            "seed": seed,
-            "fraction": average(done, episodes, len(rows), window),
-            "episodes": int(episodes.sum()),
-            "wins": int(sums.wins[:, i].sum()),
-            "table_rows_used": int(used[i]),
-            "table_refused": int(refused[i]),
-            "curve": [average(done, episodes, end, window) for end in ends],
-        }
-
-
-def average(done: np.ndarray, episodes: np.ndarray, end: int, window: int) -> float | None:
-    """The fraction of subtasks in the episodes of a window; none ended, no fraction."""
-    begin = max(0, end - window)
-    ended = episodes[begin:end].sum()
-    return round(float(done[begin:end].sum() / ended), 4) if ended else None
 
 
 # Many at once
@@ -127,50 +116,24 @@ def train_all(configs: list[TrainConfig], workers: int) -> Iterator[tuple[TrainC
             raise
 
 
-def free_cores() -> list[int]:
-    if hasattr(os, "sched_getaffinity"):
-        return sorted(os.sched_getaffinity(0))
-    return list(range(os.cpu_count() or 1))
-
-
 def bind_to_core(cores: Any) -> None:
     """Before JAX starts: it makes no threads where there is one core."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {cores.get()})
 
 
-# Files
-
-
-def commit() -> str:
-    found = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True)
-    return found.stdout.strip() or "unknown"
-
-
-def write(path: Path, text: str) -> None:
-    """All of it or nothing."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(".part")
-    draft.write_text(text)
-    draft.replace(path)
-
-
-def record_text(record: Record) -> str:
-    """JSON with a line for each field, and for each run."""
-    runs = ",\n".join(f"  {json.dumps(run)}" for run in record["runs"])
-    lines = [f' "{name}": {json.dumps(value)}' for name, value in record.items() if name != "runs"]
-    return "{\n" + ",\n".join([*lines, f' "runs": [\n{runs}\n ]']) + "\n}\n"
+# The table
 
 
 def table_text(records: list[Record]) -> str:
     """Mean ± standard deviation over the seeds, agents by levels."""
-    cells = {(r["config"]["agent"], r["config"]["game"]): summary(r) for r in records}
+    cells = {(record.agent, record.game): summary(record) for record in records}
     games = sorted({game for _, game in cells})
     lines = [
         "# Tabular agents, oracle gate",
         "",
         "The fraction of subtasks done in an episode, over the last "
-        f"{records[0]['config']['average_over']:,} steps of training: mean ± standard deviation "
+        f"{records[0].config.average_over:,} steps of training: mean ± standard deviation "
         "over the seeds. Made from the records in this folder.",
         "",
         "| agent | " + " | ".join(games) + " |",
@@ -191,27 +154,33 @@ def table_text(records: list[Record]) -> str:
 
 
 def summary(record: Record) -> str:
-    values = [run["fraction"] for run in record["runs"] if run["fraction"] is not None]
-    return f"{np.mean(values):.3f} ± {np.std(values):.3f}" if values else "no episode"
+    values = record.final[np.isfinite(record.final)]
+    return f"{np.mean(values):.3f} ± {np.std(values):.3f}" if len(values) else "no episode"
 
 
 def source(record: Record) -> str:
-    config, runs = record["config"], record["runs"]
-    seeds = ", ".join(map(str, config["seeds"]))
+    config, told = record.config, record.about[0]
+    seeds = ", ".join(map(str, config.seeds))
     return (
-        f"| {config['agent']}, {config['game']} | {config['steps']:,} | {seeds} "
-        f"| {record['steps_per_s']:,} ({record['device']}, workers: {record['workers']}) "
-        f"| {max(run['table_rows_used'] for run in runs):,} of {config['table_rows']:,} "
-        f"| {sum(run['table_refused'] for run in runs):,} "
-        f"| {record['commit'][:10]} | `{record['command']}` |"
+        f"| {config.agent}, {config.game} | {config.steps:,} | {seeds} "
+        f"| {told['steps_per_s']:,} ({told['device']}, workers: {told['workers']}) "
+        f"| {max(of['table_rows_used'] for of in record.about):,} of {config.table_rows:,} "
+        f"| {sum(of['table_refused'] for of in record.about):,} "
+        f"| {told['commit'][:10]} | `{told['command']}` |"
     )
 
 
 def write_table(out: Path) -> None:
-    paths = sorted(out.glob("*.json"))
-    if not paths:
-        raise GrueError(f"there are no records in {out}; train some first")
-    write(out / "table.md", table_text([json.loads(path.read_text()) for path in paths]))
+    records = [
+        record
+        for agent in sorted(AGENTS)
+        for record in read_records([out])
+        # Those that were trained here: others do not tell their speed.
+        if record.agent == agent and "steps_per_s" in record.about[0]
+    ]
+    if not records:
+        raise GrueError(f"there are no records of tabular agents in {out}; train some first")
+    (out / TABLE).write_text(table_text(records))
 
 
 def main() -> None:
@@ -219,7 +188,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=1_300_000)
     parser.add_argument("--seeds", default="0-4")
     parser.add_argument("--levels", default="1-7")
-    parser.add_argument("--out", type=Path, default=Path("results/tabular"))
+    parser.add_argument("--out", type=Path, default=Path("results/saladworld"))
     parser.add_argument("--workers", type=int, default=len(free_cores()))
     parser.add_argument("--commit", help="where there is no git to ask")
     parser.add_argument("--only-table", action="store_true")
@@ -235,17 +204,6 @@ def main() -> None:
         sys.exit(error.exit_code)
 
 
-def parse_levels(text: str) -> tuple[int, ...]:
-    """Levels from "1,2" or "1-7"."""
-    try:
-        levels = parse_seeds(text)
-    except GrueError:
-        levels = ()
-    if not levels or not set(levels) <= set(range(1, 8)):
-        raise UsageError(f"levels lie from 1 to 7, as in 1,2 or 1-7, not {text!r}")
-    return levels
-
-
 def measure(given: argparse.Namespace) -> None:
     configs = [
         TrainConfig(
@@ -259,15 +217,17 @@ def measure(given: argparse.Namespace) -> None:
         for level in sorted(parse_levels(given.levels), reverse=True)
         for agent in reversed(AGENTS)
     ]
-    asked = {
+    asked: dict[str, Any] = {
         "command": " ".join(["python", *sys.argv]),
-        "commit": commit() if given.commit is None else given.commit,
         "workers": given.workers,
     }
+    if given.commit is not None:
+        asked["commit"] = given.commit
     for config, record in train_all(configs, given.workers):
-        name = f"{config.agent}-{config.game}"
-        write(given.out / f"{name}.json", record_text({**asked, **record}))
-        print(f"{name:24} {summary(record)} {record['steps_per_s']:>9,} steps/s", flush=True)
+        record = replace(record, about=tuple({**told, **asked} for told in record.about))
+        write_record(record, given.out)
+        speed = record.about[0]["steps_per_s"]
+        print(f"{config.agent:10} {config.game} {summary(record)} {speed:>9,} steps/s", flush=True)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from grue.errors import GrueError, UsageError
-from grue.reports.curves import COLOURS, describe, draw_curves, learning_curves, short_number
+from grue.reports.curves import describe, draw_curves, learning_curves
+from grue.reports.picture import COLOURS, short_number
 from grue.training.config import TrainConfig
 
 NAN = float("nan")
@@ -95,13 +96,13 @@ def test_conditions_are_told_apart_by_what_differs() -> None:
     assert [(curve.label, float(curve.mean[0])) for curve in first.curves] == [
         ("drqn", 0.3),
         ("sc", 0.2),
-        ("sc, oracle, huber", 0.1),
-        ("sc, masking, look every 0", 0.4),
-        ("sc, masking, no priority", 0.5),
-        ("sc, masking", pytest.approx(0.8)),
+        ("sc + oracle, huber", 0.1),
+        ("sc + masking, look every 0", 0.4),
+        ("sc + masking, no priority", 0.5),
+        ("sc + masking", pytest.approx(0.8)),
     ]
-    assert [curve.label for curve in second.curves] == ["sc, masking"]
-    assert describe(runs[6].config, ["discount", "replay_steps"]) == "sc, masking, discount 0.8"
+    assert [curve.label for curve in second.curves] == ["sc + masking"]
+    assert describe(runs[6].config, ["discount", "replay_steps"]) == "sc + masking, discount 0.8"
     assert describe(TrainConfig(steps=8000), ["steps"]) == "sc, steps 8,000"
 
 
@@ -150,7 +151,7 @@ def test_words_of_the_picture(tmp_path: Path) -> None:
     said = re.findall(r"<!-- (.*?) -->", text)
     assert {"Gates", "saladworld-1", "saladworld-2", "saladworld-3"} <= set(said)
     assert "drqn (2 to 3 seeds)" in said
-    assert "sc, masking (2 to 3 seeds)" in said
+    assert "sc + masking (2 to 3 seeds)" in said
     note = "mean ± standard deviation over the seeds; moving average of 20,000 steps"
     assert note in said
     assert said.count("training steps") == 3

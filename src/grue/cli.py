@@ -266,6 +266,83 @@ def eval_(
     _print_table(COLUMNS, [row for run in played for row in run.rows()])
 
 
+@app.command()
+def reproduce(
+    figure: Annotated[
+        str, typer.Argument(metavar="FIGURE", help="A figure's name, all, or list to see them.")
+    ],
+    scale: Annotated[
+        str, typer.Option(help="smoke: minutes on a CPU, learns nothing; paper: the paper's.")
+    ] = "smoke",
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Where runs, records and figures go; by default reproduce/SCALE."),
+    ] = None,
+    data: Annotated[
+        list[Path] | None,
+        typer.Option(help="Runs or records that are there already; may be given again."),
+    ] = None,
+    levels: Annotated[
+        str | None, typer.Option(help="Run only these levels, as in 1,3 or 1-3.")
+    ] = None,
+    conditions: Annotated[
+        str | None, typer.Option(help="Run only these, as in drqn,sc+masking.")
+    ] = None,
+    seeds: Annotated[str | None, typer.Option(help="As in 0-4; by default the scale's.")] = None,
+    draw_only: Annotated[
+        bool, typer.Option("--draw-only", help="Train nothing; draw what there is.")
+    ] = False,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Processes that train; by default one for each core, and one on an accelerator.",
+            show_default=False,
+        ),
+    ] = None,
+    checkpoint_seconds: Annotated[
+        float, typer.Option(min=0, help="Time between two checkpoints.")
+    ] = 60.0,
+) -> None:
+    """Run what a figure of the paper needs, go on where it stopped, and draw it."""
+    from grue.reports import reproduce as command
+
+    if figure == "list":
+        _print_table(command.LISTED, command.table_of_figures())
+        return
+    wish = command.make_wish(figure, scale, levels, conditions, seeds)
+    places = command.Places(out or Path("reproduce") / scale, tuple(data or ()))
+    drawn = command.reproduce(wish, places, draw_only, jobs, checkpoint_seconds)
+    command.check_drawn(drawn)
+    _print_table(command.COLUMNS, [one.row() for one in drawn])
+
+
+@app.command("report")
+def report_(
+    folders: Annotated[
+        list[Path],
+        typer.Argument(metavar="DIR...", help="Run folders, record files, or folders of them."),
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="The page; by default report.html, if nothing else."),
+    ] = None,
+    claims: Annotated[
+        Path | None, typer.Option(help="Write the paper's claims and verdicts to this .md file.")
+    ] = None,
+    figures: Annotated[
+        Path | None, typer.Option(help="Write every figure and its numbers to this folder.")
+    ] = None,
+) -> None:
+    """Make one page of figures, results, claims and settings from what was trained."""
+    from grue.reports.report import report
+
+    if output is None and claims is None and figures is None:
+        output = Path("report.html")
+    for path in report(folders, output, claims, figures):
+        print(path)
+
+
 bench = typer.Typer(help="Measure throughput on this machine.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
 

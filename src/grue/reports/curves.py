@@ -18,16 +18,24 @@ import numpy as np
 from grue.agents.gating import gate_number
 from grue.agents.registry import AGENTS
 from grue.errors import GrueError, UsageError
-from grue.reports.picture import GREY, INK, PAPER, save_picture
+from grue.experiments.records import label_of
+from grue.reports.picture import (
+    COLOURS,
+    DASHES,
+    count_seeds,
+    draw_legend,
+    dress_steps,
+    head_panel,
+    label_axes,
+    panel_grid,
+    save_picture,
+)
 from grue.training.config import TrainConfig
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-TITLE, LABEL, SMALL = 11, 9.5, 8.5
-COLOURS = ("#1f6fb4", "#d1572a", "#2c9467", "#8a5bb0", "#c7941c", "#3fa7c4", "#b83d6b", "#59636e")
-DASHES = ("solid", (0, (5, 1.6)), (0, (1.2, 1.2)))
 NAMES = {
     "fraction_average": "fraction of subtasks",
     "fraction": "fraction of subtasks",
@@ -72,7 +80,7 @@ class Panel:
 
 def learning_curves(runs: Sequence[Logged], column: str = "fraction_average") -> tuple[Panel, ...]:
     """What is drawn of some runs, sorted. Runs that differ only in their seed are one curve."""
-    switches = _switches([run.config for run in runs])
+    switches = switches_of([run.config for run in runs])
     groups: dict[str, dict[tuple, list[Logged]]] = {}
     for run in runs:
         if column not in run.metrics:
@@ -103,13 +111,19 @@ def draw_curves(
     panels = learning_curves(runs, column)
     if not panels:
         raise GrueError(f"cannot draw {path}: no run has finished an episode yet")
-    windows = {run.config.average_over for run in runs}
+    return draw_panels(panels, path, column, title, {run.config.average_over for run in runs})
+
+
+def draw_panels(
+    panels: Sequence[Panel], path: str | Path, column: str, title: str | None, windows: set[int]
+) -> Path:
+    """Writes curves to a picture; ``windows`` are those of the moving averages."""
     return save_picture(path, lambda: _draw(panels, column, title, windows))
 
 
 def describe(config: TrainConfig, switches: Sequence[str] = ()) -> str:
-    """A condition in words: "sc, masking, no priority"."""
-    words = [config.agent] + [config.gate] * (config.gate != "none")
+    """A condition in words: "sc + masking, no priority"."""
+    words = [label_of(config.agent, config.gate)]
     usual = {field.name: field.default for field in dataclasses.fields(TrainConfig)}
     for name in switches:
         value = getattr(config, name)
@@ -123,7 +137,7 @@ def describe(config: TrainConfig, switches: Sequence[str] = ()) -> str:
     return ", ".join(words)
 
 
-def _switches(configs: Sequence[TrainConfig]) -> tuple[str, ...]:
+def switches_of(configs: Sequence[TrainConfig]) -> tuple[str, ...]:
     """The settings in which runs of one game differ."""
     found: dict[tuple[str, str], set] = {}
     names = [f.name for f in dataclasses.fields(TrainConfig) if f.name not in NO_SWITCHES]
@@ -179,40 +193,23 @@ def _finite(run: Logged, column: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _draw(panels: Sequence[Panel], column: str, title: str | None, windows: set[int]) -> Figure:
-    from matplotlib.figure import Figure
-    from matplotlib.layout_engine import ConstrainedLayoutEngine
+    from matplotlib.lines import Line2D
 
-    styles = _styles(panels)
-    columns = {1: 1, 2: 2, 4: 2}.get(len(panels), 3)
-    rows = -(-len(panels) // columns)
-    width, height = (6.6, 3.6) if len(panels) == 1 else (4.0, 2.7)
+    styles = curve_styles(panels)
     entries = _legend_entries(panels, styles)
-    across = _legend_columns(entries, columns * width)
-    # The heading and the legend come on top of the panels.
-    more = 0.45 + 0.2 * -(-len(entries) // across) + (0.35 if title else 0.0)
-    figure = Figure(
-        figsize=(columns * width, rows * height + more),
-        facecolor=PAPER,
-        layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1),
-    )
-    grid = figure.subplots(rows, columns, squeeze=False, sharey=True).flatten()
-    for axes, panel in zip(grid, panels, strict=False):
+    texts = [text for text, _ in entries]
+    figure, grid, across = panel_grid(len(panels), texts, title)
+    for axes, panel in zip(grid, panels, strict=True):
         _draw_panel(axes, panel, styles)
         if column in ("fraction", "fraction_average"):
             axes.set_ylim(-0.02, 1.04)
-    for axes in grid[len(panels) :]:
-        axes.set_axis_off()
-    for axes in grid[: len(panels) : columns]:
-        axes.set_ylabel(NAMES.get(column, column.replace("_", " ")), size=LABEL, color=INK)
-    for axes in grid[max(0, len(panels) - columns) : len(panels)]:
-        axes.set_xlabel("training steps", size=LABEL, color=INK)
-    _draw_legend(figure, entries, across, _note(panels, column, windows))
-    if title:
-        figure.suptitle(title, size=TITLE + 2, weight="bold", color=INK, x=0.015, ha="left")
+    label_axes(grid, "training steps", NAMES.get(column, column.replace("_", " ")))
+    handles = [Line2D([], [], linewidth=2.2, **style) for _, style in entries]
+    draw_legend(figure, handles, texts, across, _note(panels, column, windows))
     return figure
 
 
-def _styles(panels: Sequence[Panel]) -> dict[str, dict[str, Any]]:
+def curve_styles(panels: Sequence[Panel]) -> dict[str, dict[str, Any]]:
     """Colour and dashes of each condition, the same in all panels."""
     curves = sorted((c for panel in panels for c in panel.curves), key=lambda c: c.order)
     labels = dict.fromkeys(curve.label for curve in curves)
@@ -223,36 +220,23 @@ def _styles(panels: Sequence[Panel]) -> dict[str, dict[str, Any]]:
 
 
 def _draw_panel(axes: Axes, panel: Panel, styles: Mapping[str, Mapping[str, Any]]) -> None:
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
-
     for curve in panel.curves:
-        style = styles[curve.label]
-        low, high = curve.mean - curve.deviation, curve.mean + curve.deviation
-        axes.fill_between(
-            curve.steps, low, high, color=style["color"], alpha=0.16, linewidth=0, zorder=2
-        )
-        # One point makes no line.
-        marker = "o" if len(curve.steps) == 1 else ""
-        axes.plot(
-            curve.steps, curve.mean, linewidth=1.6, marker=marker, markersize=4, zorder=3, **style
-        )
-    axes.set_title(panel.game, size=TITLE, weight="bold", color=INK, loc="left", pad=8)
-    axes.set_xlim(0, max(curve.steps[-1] for curve in panel.curves))
-    axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda steps, _: short_number(steps)))
-    axes.grid(axis="y", color="#e3e7ec", linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.tick_params(labelsize=SMALL, colors=GREY, length=3)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set_color("#b4bcc6")
+        draw_curve(axes, curve, styles[curve.label])
+    head_panel(axes, panel.game)
+    dress_steps(axes, int(max(curve.steps[-1] for curve in panel.curves)))
 
 
-def short_number(value: float | int) -> str:
-    """15000 as "15k", 1300000 as "1.3M"."""
-    for size, unit in ((1e6, "M"), (1e3, "k")):
-        if abs(value) >= size:
-            return f"{value / size:g}{unit}"
-    return f"{value:g}"
+def draw_curve(axes: Axes, curve: Curve, style: Mapping[str, Any]) -> None:
+    """A line and the band of its deviation."""
+    low, high = curve.mean - curve.deviation, curve.mean + curve.deviation
+    axes.fill_between(
+        curve.steps, low, high, color=style["color"], alpha=0.16, linewidth=0, zorder=2
+    )
+    # One point makes no line.
+    marker = "o" if len(curve.steps) == 1 else ""
+    axes.plot(
+        curve.steps, curve.mean, linewidth=1.6, marker=marker, markersize=4, zorder=3, **style
+    )
 
 
 def _legend_entries(
@@ -262,43 +246,7 @@ def _legend_entries(
     for panel in panels:
         for curve in panel.curves:
             counts.setdefault(curve.label, []).append(len(curve.seeds))
-    return [(f"{label} ({_seeds(counts[label])})", style) for label, style in styles.items()]
-
-
-def _legend_columns(entries: Sequence[tuple[str, Any]], width: float) -> int:
-    """As many as fit beside each other, evenly filled; the width is in inches."""
-    longest = max(len(text) for text, _ in entries) * 0.075 + 0.55
-    rows = -(-len(entries) // max(1, int(width / longest)))
-    return -(-len(entries) // rows)
-
-
-def _draw_legend(
-    figure: Figure, entries: Sequence[tuple[str, Mapping[str, Any]]], columns: int, note: str
-) -> None:
-    from matplotlib.lines import Line2D
-
-    legend = figure.legend(
-        [Line2D([], [], linewidth=2.2, **style) for _, style in entries],
-        [text for text, _ in entries],
-        loc="outside lower left",
-        ncols=columns,
-        fontsize=SMALL,
-        frameon=False,
-        labelcolor=INK,
-        handlelength=1.8,
-        columnspacing=1.6,
-        title=note,
-        title_fontsize=SMALL,
-        alignment="left",
-    )
-    legend.get_title().set_color(GREY)
-
-
-def _seeds(counts: Sequence[int]) -> str:
-    least, most = min(counts), max(counts)
-    if least != most:
-        return f"{least} to {most} seeds"
-    return "1 seed" if most == 1 else f"{most} seeds"
+    return [(f"{label} ({count_seeds(counts[label])})", style) for label, style in styles.items()]
 
 
 def _note(panels: Sequence[Panel], column: str, windows: set[int]) -> str:

@@ -66,7 +66,7 @@ class Box:
 
 def draw_map(game: Game, path: str | Path) -> Path:
     """Writes the game's map to a ``.png``, ``.svg`` or ``.pdf`` file and returns its path."""
-    return save_picture(path, lambda: _draw(game))
+    return save_picture(path, lambda: map_figure(game))
 
 
 def contents(game: Game, holder: str, depth: int = 0) -> Iterator[Row]:
@@ -79,7 +79,7 @@ def contents(game: Game, holder: str, depth: int = 0) -> Iterator[Row]:
             yield from contents(game, thing.name, depth + 1)
 
 
-def _draw(game: Game) -> Figure:
+def map_figure(game: Game) -> Figure:
     from matplotlib.figure import Figure
 
     places = lay_out(game.rooms, game.start)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,11 +11,17 @@ from typing import TYPE_CHECKING, Any
 from grue.errors import GrueError, UsageError
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+DOTS = 160
+"""To an inch."""
 FORMATS = (".png", ".svg", ".pdf")
 FONT = "DejaVu Sans"  # Matplotlib brings it along, so pictures are the same everywhere.
 INK, GREY, PAPER = "#22272e", "#6b7480", "#ffffff"
+TITLE, LABEL, SMALL = 11, 9.5, 8.5
+COLOURS = ("#1f6fb4", "#d1572a", "#2c9467", "#8a5bb0", "#c7941c", "#3fa7c4", "#b83d6b", "#59636e")
+DASHES = ("solid", (0, (5, 1.6)), (0, (1.2, 1.2)))
 
 
 def save_picture(path: str | Path, draw: Callable[[], Figure]) -> Path:
@@ -37,7 +43,7 @@ def save_picture(path: str | Path, draw: Callable[[], Figure]) -> Path:
         unfinished = path.with_name(f".{path.name}.{os.getpid()}")
         try:
             with unfinished.open("wb") as file, matplotlib.rc_context(settings):
-                draw().savefig(file, format=format_, dpi=160, metadata=undated)
+                draw().savefig(file, format=format_, dpi=DOTS, metadata=undated)
             os.replace(unfinished, path)
         finally:
             with suppress(FileNotFoundError):
@@ -45,3 +51,116 @@ def save_picture(path: str | Path, draw: Callable[[], Figure]) -> Path:
     except OSError as error:
         raise GrueError(f"cannot write {path}: {error.strerror}") from None
     return path
+
+
+def new_figure(width: float | int, height: float | int, title: str | None) -> Figure:
+    """An empty figure, in inches."""
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    layout = ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1)
+    figure = Figure(figsize=(width, height), facecolor=PAPER, layout=layout)
+    if title:
+        figure.suptitle(title, size=TITLE + 2, weight="bold", color=INK, x=0.015, ha="left")
+    return figure
+
+
+def panel_grid(
+    panels: int,
+    legend: Sequence[str],
+    title: str | None,
+    share_y: bool = True,
+    height: float | None = None,
+) -> tuple[Figure, list[Axes], int]:
+    """A figure, its panels, and how many columns its legend has."""
+    columns = _columns(panels)
+    rows = -(-panels // columns)
+    width, usual = (6.6, 3.6) if panels == 1 else (4.0, 2.7)
+    height = usual if height is None else height
+    across = legend_columns(legend, columns * width)
+    # The heading and the legend come on top of the panels.
+    more = 0.45 + 0.2 * -(-len(legend) // across) + (0.35 if title else 0.0)
+    figure = new_figure(columns * width, rows * height + more, title)
+    grid = list(figure.subplots(rows, columns, squeeze=False, sharey=share_y).flatten())
+    for axes in grid[panels:]:
+        axes.set_axis_off()
+    return figure, grid[:panels], across
+
+
+def _columns(panels: int) -> int:
+    return {1: 1, 2: 2, 4: 2}.get(panels, 3)
+
+
+def dress(axes: Axes) -> None:
+    """The look of a plot: light lines across, no box."""
+    axes.grid(axis="y", color="#e3e7ec", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.tick_params(labelsize=SMALL, colors=GREY, length=3)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color("#b4bcc6")
+
+
+def dress_steps(axes: Axes, last: float | int) -> None:
+    """The same with training steps below, from 0 on."""
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    axes.set_xlim(0, last)
+    axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda steps, _: short_number(steps)))
+    dress(axes)
+
+
+def head_panel(axes: Axes, title: str) -> None:
+    axes.set_title(title, size=TITLE, weight="bold", color=INK, loc="left", pad=8)
+
+
+def label_axes(grid: Sequence[Axes], below: str, beside: str) -> None:
+    """Names the axes, once for each row and column of panels."""
+    columns = _columns(len(grid))
+    for axes in grid[::columns]:
+        axes.set_ylabel(beside, size=LABEL, color=INK)
+    for axes in grid[max(0, len(grid) - columns) :]:
+        axes.set_xlabel(below, size=LABEL, color=INK)
+
+
+def legend_columns(texts: Sequence[str], width: float | int) -> int:
+    """As many as fit beside each other, evenly filled; the width is in inches."""
+    longest = max(map(len, texts), default=0) * 0.075 + 0.55
+    rows = -(-max(len(texts), 1) // max(1, int(width / longest)))
+    return -(-max(len(texts), 1) // rows)
+
+
+def draw_legend(
+    figure: Figure, handles: Sequence[Any], texts: Sequence[str], columns: int, note: str
+) -> None:
+    """Below the panels, with a note on how to read them."""
+    legend = figure.legend(
+        handles,
+        texts,
+        loc="outside lower left",
+        ncols=columns,
+        fontsize=SMALL,
+        frameon=False,
+        labelcolor=INK,
+        handlelength=1.8,
+        columnspacing=1.6,
+        title=note,
+        title_fontsize=SMALL,
+        alignment="left",
+    )
+    legend.get_title().set_color(GREY)
+
+
+def count_seeds(counts: Sequence[int]) -> str:
+    least, most = min(counts), max(counts)
+    if least != most:
+        return f"{least} to {most} seeds"
+    return "1 seed" if most == 1 else f"{most} seeds"
+
+
+def short_number(value: float | int) -> str:
+    """15000 as "15k", 1300000 as "1.3M"."""
+    for size, unit in ((1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:g}{unit}"
+    return f"{value:g}"

@@ -39,13 +39,18 @@ CONFIG, METRICS, CHECKPOINT = "config.json", "metrics.jsonl", "checkpoint"
 
 def run_name(config: TrainConfig) -> str:
     """The name of a run's folder."""
+    game, condition, switches = name_parts(config)
+    return f"{game}-{condition}-seed{config.seeds[0]}{switches}"
+
+
+def name_parts(config: TrainConfig) -> tuple[str, str, str]:
+    """A game's, a condition's and its switches' parts of a name."""
     path = Path(config.game)
     # A level's name has no suffix to lose.
     game = path.name.removesuffix(SUFFIX) if path.name.endswith(SUFFIX) else path.stem
-    name = f"{game}-{config.agent}-{config.gate}-seed{config.seeds[0]}"
     priority = "" if config.priority else "-no-priority"
     look = "" if config.look_every else "-no-look"
-    return name + priority + look
+    return game, f"{config.agent}-{config.gate}", priority + look
 
 
 # Reading

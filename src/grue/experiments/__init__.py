@@ -1,0 +1,1 @@
+"""The paper's conditions and figures: what to train for them, and what was measured."""

@@ -1,0 +1,381 @@
+"""Records: what the runs of one condition measured, thinned to a small file.
+
+A record is JSON. Rows are the run's rows of metrics put together, at most ``MOST_ROWS`` of them:
+5,000 steps each at the paper's scale. Numbers have four digits, so that a record is the same
+whether it is made from run folders or read from its file.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from grue.agents.gating import gate_number
+from grue.agents.registry import AGENTS
+from grue.errors import BrokenFileError, UsageError
+from grue.experiments.thinning import NAMES, WHOLE, first_solved, first_win, stacked, thin
+from grue.training.checkpoint import PARTIAL, write_atomically
+from grue.training.config import TrainConfig, setting_names
+from grue.training.runs import CONFIG, Curves, name_parts, read_run
+
+FORMAT = 1
+KIND = "grue record"
+Steps = tuple[int | None, ...]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One seed of a record, in the form of a run."""
+
+    config: TrainConfig
+    seed: int
+    metrics: Mapping[str, np.ndarray]
+    folder: Path | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """One condition on one game: what its runs measured, thinned."""
+
+    config: TrainConfig
+    """With the seeds that are present."""
+    about: tuple[Mapping[str, Any], ...]
+    """For each seed: commit, versions, device, command."""
+    steps: np.ndarray
+    """Where the rows end."""
+    columns: Mapping[str, np.ndarray]
+    """By name, seeds × rows; ``heads`` is seeds × rows × heads. nan where there is nothing, as
+    after the last row of a seed that has not come as far as others."""
+    first_solve: Steps | None = None
+    """For each seed the step of the first row with a win; None where nobody looked."""
+    solved: Steps | None = None
+    """For each seed the first step at which the level was solved; None where nobody looked."""
+    source: Path | None = None
+    """The file or folder it was read from."""
+
+    @property
+    def game(self) -> str:
+        return self.config.game
+
+    @property
+    def agent(self) -> str:
+        return self.config.agent
+
+    @property
+    def gate(self) -> str:
+        return self.config.gate
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        return self.config.seeds
+
+    @property
+    def label(self) -> str:
+        return label_of(self.agent, self.gate)
+
+    @cached_property
+    def reached(self) -> tuple[int, ...]:
+        """How many steps each seed has been trained, as far as the rows tell."""
+        known = np.zeros((len(self.seeds), len(self.steps)), bool)
+        for column in self.columns.values():
+            there = np.isfinite(column)
+            known |= there.any(2) if there.ndim == 3 else there
+        ends = np.append(self.steps, 0)[[np.append(np.flatnonzero(k), -1).max() for k in known]]
+        return tuple(ends.tolist())
+
+    @property
+    def final(self) -> np.ndarray:
+        """For each seed the last moving average of the fraction of subtasks."""
+        values = self.columns["fraction_average"]
+        known = (row[np.isfinite(row)] for row in values)
+        return np.array([row[-1] if len(row) else np.nan for row in known], float)
+
+    @property
+    def finished(self) -> tuple[int, ...]:
+        """The seeds that were trained to the end."""
+        pairs = zip(self.seeds, self.reached, strict=True)
+        return tuple(seed for seed, reached in pairs if reached >= self.config.steps)
+
+    def only(self, seeds: Iterable[int]) -> Record:
+        """The record of some of its seeds, in their order."""
+        chosen = [self.seeds.index(seed) for seed in seeds]
+
+        def pick(values: Sequence[Any]) -> tuple:
+            return tuple(values[i] for i in chosen)
+
+        return replace(
+            self,
+            config=replace(self.config, seeds=pick(self.seeds)),
+            about=pick(self.about),
+            columns={name: column[chosen] for name, column in self.columns.items()},
+            first_solve=None if self.first_solve is None else pick(self.first_solve),
+            solved=None if self.solved is None else pick(self.solved),
+        )
+
+    def runs(self) -> list[Measured]:
+        """Each seed by itself."""
+        return [
+            Measured(
+                self.config.of_seed(seed),
+                seed,
+                {"step": self.steps} | {name: c[i] for name, c in self.columns.items()},
+                self.source,
+            )
+            for i, seed in enumerate(self.seeds)
+        ]
+
+
+def label_of(agent: str, gate: str) -> str:
+    """A condition in words: "sc + masking"."""
+    return agent if gate == "none" else f"{agent} + {gate}"
+
+
+# From runs
+
+
+def record_of(runs: Sequence[Curves]) -> Record:
+    """The record of one condition's runs, which differ in nothing but their seed."""
+    ordered = sorted(runs, key=lambda run: run.seed)
+    config = replace(ordered[0].config, seeds=tuple(run.seed for run in ordered))
+    for run in ordered:
+        check_same(config, run.config, "a record is of one condition, and these runs differ")
+    thinned = [thin(run.config, run.metrics) for run in ordered]
+    longest = max((steps for steps, _ in thinned), key=len)
+    columns = {
+        name: stacked([columns[name] for _, columns in thinned], len(longest)) for name in NAMES
+    }
+    return Record(
+        config=config,
+        about=tuple(getattr(run, "about", {}) for run in ordered),
+        steps=longest,
+        columns=columns,
+        first_solve=tuple(first_win(run.metrics) for run in ordered),
+        solved=tuple(first_solved(run.metrics) for run in ordered),
+        source=getattr(ordered[0], "folder", None),
+    )
+
+
+def check_same(one: TrainConfig, other: TrainConfig, otherwise: str) -> None:
+    """Refuses two configs that differ in more than their seeds."""
+    for name in setting_names():
+        first, second = getattr(one, name), getattr(other, name)
+        if name != "seeds" and first != second:
+            raise UsageError(f"{otherwise} ({name} is {first} and {second})")
+
+
+# Several records
+
+
+def merged(records: Iterable[Record]) -> list[Record]:
+    """One record for each condition, with every seed once: the run that came furthest.
+
+    Records of one condition whose rows are not the same stay apart.
+    """
+    best: dict[tuple[TrainConfig, int], Record] = {}
+    for record in records:
+        for seed, reached in zip(record.seeds, record.reached, strict=True):
+            one = record.only([seed])
+            key = (replace(record.config, seeds=(0,)), seed)
+            if reached and (key not in best or reached > best[key].reached[0]):
+                best[key] = one
+    alike: dict[tuple, list[Record]] = {}
+    for (condition, _), one in best.items():
+        kind = (condition, _row_kind(one), tuple(sorted(one.columns)), one.solved is None)
+        alike.setdefault(kind, []).append(one)
+    return sorted(map(_joined, alike.values()), key=_order)
+
+
+def _row_kind(record: Record) -> int:
+    return int(record.steps[0])
+
+
+def _joined(records: Sequence[Record]) -> Record:
+    """Records of a seed each as one; all have the same rows, some fewer of them."""
+    ordered = sorted(records, key=lambda record: record.seeds)
+    first = ordered[0]
+    longest = max((record.steps for record in ordered), key=len)
+    return Record(
+        config=replace(first.config, seeds=tuple(record.seeds[0] for record in ordered)),
+        about=tuple(record.about[0] for record in ordered),
+        steps=longest,
+        columns={
+            name: stacked([record.columns[name][0] for record in ordered], len(longest))
+            for name in first.columns
+        },
+        first_solve=_of_all([record.first_solve for record in ordered]),
+        solved=_of_all([record.solved for record in ordered]),
+        source=first.source,
+    )
+
+
+def _of_all(parts: Sequence[Steps | None]) -> Steps | None:
+    found = [part[0] for part in parts if part is not None]
+    return tuple(found) if len(found) == len(parts) else None
+
+
+def _order(record: Record) -> tuple:
+    config = record.config
+    return config.game, list(AGENTS).index(config.agent), gate_number(config.gate), record.seeds
+
+
+# Files
+
+
+def record_path(record: Record, folder: Path) -> Path:
+    game, condition, switches = name_parts(record.config)
+    return folder / game / f"{condition}{switches}.json"
+
+
+def write_record(record: Record, folder: Path) -> Path:
+    """Writes a record to its place in a folder, whole or not at all."""
+    path = record_path(record, folder)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = laid_out(_to_json(record), 3) + "\n"
+    write_atomically(path, lambda file: file.write(text.encode()))
+    return path
+
+
+def _to_json(record: Record) -> dict[str, Any]:
+    return {
+        "kind": KIND,
+        "format": FORMAT,
+        "config": record.config.to_json(),
+        "about": [dict(about) for about in record.about],
+        "steps": record.steps.tolist(),
+        "columns": {name: _seed_rows(name, c) for name, c in record.columns.items()},
+        "first_solve": record.first_solve,
+        "solved": record.solved,
+    }
+
+
+def _seed_rows(name: str, column: np.ndarray) -> list:
+    """A list for each seed, or one if it is all seeds'."""
+    same = all(np.array_equal(column[0], row, equal_nan=True) for row in column[1:])
+    return [_plain(row, name in WHOLE) for row in (column[:1] if same else column)]
+
+
+def _plain(values: np.ndarray, whole: bool) -> list:
+    if values.ndim > 1:
+        return [_plain(row, whole) for row in values]
+    kind = int if whole else float
+    return [kind(value) if math.isfinite(value) else None for value in values]
+
+
+def laid_out(value: Any, levels: int) -> str:
+    """JSON with a line for each entry of the first levels; what is deeper stays on a line."""
+    if levels and isinstance(value, dict) and value:
+        parts = [f"{json.dumps(k)}: {laid_out(value[k], levels - 1)}" for k in sorted(value)]
+        return "{\n" + ",\n".join(parts) + "}"
+    if levels and isinstance(value, list) and value and isinstance(value[0], list | dict):
+        return "[\n" + ",\n".join(laid_out(part, levels - 1) for part in value) + "]"
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def read_records(paths: Iterable[Path | str]) -> list[Record]:
+    """The records in some places, one for each condition: run folders, record files, or folders
+    that hold any of them at any depth."""
+    found: list[Record] = []
+    for path in map(Path, paths):
+        if not path.exists():
+            raise UsageError(f"there is no {path}: give run folders, record files or their folders")
+        inside = records_in(path)
+        if not inside:
+            raise UsageError(
+                f"{path} holds no run with a row of metrics and no record: "
+                "grue train and grue reproduce make them"
+            )
+        found += inside
+    return merged(found)
+
+
+def records_in(path: Path) -> list[Record]:
+    """The records in a place, which may hold none."""
+    if path.is_file():
+        values = _load(path)
+        if not _is_record(values):
+            raise UsageError(f"{path} is no record of grue's; grue reproduce writes them")
+        return [_from_json(values, path)]
+    if (path / CONFIG).is_file():
+        return merged([record_of([read_run(path)])])
+    found: list[Record] = []
+    for inner in sorted(path.iterdir()) if path.is_dir() else ():
+        if inner.name.startswith(".") or inner.name.endswith(PARTIAL):
+            continue
+        if inner.is_dir():
+            found += records_in(inner)
+        elif inner.suffix == ".json" and _is_record(values := _load(inner)):
+            found.append(_from_json(values, inner))
+    return merged(found)
+
+
+def _load(path: Path) -> Any:
+    try:
+        return json.loads(path.read_bytes())
+    except ValueError as error:
+        raise _damaged(path, error) from None
+
+
+def _is_record(values: Any) -> bool:
+    return isinstance(values, dict) and values.get("kind") == KIND
+
+
+def _from_json(values: Mapping[str, Any], path: Path) -> Record:
+    try:
+        if values["format"] != FORMAT:
+            raise ValueError(f"it has format {values['format']}, this grue reads {FORMAT}")
+        config = TrainConfig.from_json(values["config"])
+        shape = len(config.seeds), len(values["steps"])
+        steps = np.array(values["steps"], np.int64)
+        record = Record(
+            config=config,
+            about=tuple(dict(about) for about in values["about"]),
+            steps=steps,
+            columns={name: _read(name, c, shape) for name, c in values["columns"].items()},
+            first_solve=_read_steps(values["first_solve"]),
+            solved=_read_steps(values["solved"]),
+            source=path,
+        )
+        _check(record)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _damaged(path, error) from None
+    return record
+
+
+def _read(name: str, rows: Sequence[Any], shape: tuple[int, int]) -> np.ndarray:
+    column = np.array(rows, float)
+    if len(column) == 1:
+        column = np.repeat(column, shape[0], 0)
+    if name not in NAMES or column.shape[:2] != shape or column.ndim != 2 + (name == "heads"):
+        raise ValueError(f"{name} is not a column of {shape[0]} seeds and {shape[1]} rows")
+    return column
+
+
+def _read_steps(values: Sequence[int | None] | None) -> Steps | None:
+    if values is None:
+        return None
+    return tuple(None if value is None else int(value) for value in values)
+
+
+def _check(record: Record) -> None:
+    if not len(record.steps) or (np.diff(record.steps) <= 0).any() or record.steps[0] <= 0:
+        raise ValueError("its steps do not grow")
+    if "fraction_average" not in record.columns:
+        raise ValueError("fraction_average is missing")
+    for name, values in (("about", record.about), ("solved", record.solved)):
+        if values is not None and len(values) != len(record.seeds):
+            raise ValueError(f"{name} is not one for each seed")
+    if record.first_solve is not None and len(record.first_solve) != len(record.seeds):
+        raise ValueError("first_solve is not one for each seed")
+
+
+def _damaged(path: Path, why: object) -> BrokenFileError:
+    return BrokenFileError(
+        f"{path} is damaged or of another grue ({why}); restore it, or delete it and train again"
+    )

@@ -1,0 +1,157 @@
+"""Runs what a figure needs: what is missing, from where it stopped, and nothing twice.
+
+OUT/runs/NAME          a run folder for each run, shared by all figures
+OUT/records/GAME/...   the record of every condition, of its finished runs
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import jax
+
+from grue.errors import GrueError
+from grue.experiments.records import (
+    Record,
+    check_same,
+    merged,
+    read_records,
+    record_of,
+    record_path,
+    records_in,
+    write_record,
+)
+from grue.experiments.scales import Wish, by_level
+from grue.experiments.workers import free_cores, train_side_by_side
+from grue.training.command import StoppedError
+from grue.training.config import TrainConfig
+from grue.training.runs import METRICS, read_run, run_name
+from grue.training.train import CHECKPOINT_SECONDS, Interrupted, Progress, train_all
+
+GO_ON = "the same command goes on"
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where runs and records are."""
+
+    out: Path
+    data: tuple[Path, ...] = ()
+    """More of them, which are only read."""
+
+    @property
+    def runs(self) -> Path:
+        return self.out / "runs"
+
+    @property
+    def records(self) -> Path:
+        return self.out / "records"
+
+    def read(self) -> list[Record]:
+        """All that was measured; what is given as data must be there."""
+        found = read_records(self.data)
+        return merged([*found, *records_in(self.records), *records_in(self.runs)])
+
+
+# What there is, and what is not
+
+
+def finished(records: Sequence[Record], config: TrainConfig) -> Record | None:
+    """The finished runs of a condition, those of its seeds that are there."""
+    best: Record | None = None
+    for record in records:
+        if replace(record.config, seeds=config.seeds) != config:
+            continue
+        seeds = [seed for seed in config.seeds if seed in record.finished]
+        if len(seeds) > (0 if best is None else len(best.seeds)):
+            best = record.only(seeds)
+    return best
+
+
+def missing(records: Sequence[Record], configs: Iterable[TrainConfig]) -> list[TrainConfig]:
+    """The conditions that have runs to make, each with the seeds of those."""
+    found = []
+    for config in configs:
+        record = finished(records, config)
+        there = () if record is None else record.seeds
+        if seeds := tuple(seed for seed in config.seeds if seed not in there):
+            found.append(replace(config, seeds=seeds))
+    return found
+
+
+# Running
+
+
+def run_missing(
+    wish: Wish,
+    places: Places,
+    progress: Progress,
+    jobs: int | None = None,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+) -> list[Record]:
+    """Trains what is not there yet, and returns all records.
+
+    ``jobs`` are processes, by default one for each core of a CPU and one on an accelerator, where
+    the runs of a level that can share a program are trained side by side in it.
+    """
+    configs = wish.configs()
+    records = places.read()
+    wanted = missing(records, configs)
+    count = sum(len(config.seeds) for config in configs)
+    to_do = sum(len(config.seeds) for config in wanted)
+    progress.say(f"{count} runs, {count - to_do} are there, {to_do} to go")
+    keep_records(wish, configs, places)
+    if not wanted:
+        return records
+    if jobs is None:
+        jobs = len(free_cores()) if jax.default_backend() == "cpu" else 1
+    try:
+        if jobs == 1:
+            for level in by_level(wanted):
+                train_all(level, places.runs, True, None, progress, checkpoint_seconds)
+                keep_records(wish, level, places)
+        else:
+            train_side_by_side(wanted, places.runs, jobs, progress, checkpoint_seconds)
+            keep_records(wish, wanted, places)
+    except Interrupted as stopped:
+        raise StoppedError(
+            f"interrupted at step {stopped.step} of {stopped.steps}; {GO_ON}"
+        ) from None
+    except KeyboardInterrupt:
+        raise StoppedError(f"interrupted; {GO_ON}") from None
+    records = places.read()
+    if left := missing(records, wanted):
+        raise GrueError(f"{run_name(left[0])} was not trained to its end; {GO_ON}")
+    return records
+
+
+def keep_records(wish: Wish, configs: Iterable[TrainConfig], places: Places) -> list[Path]:
+    """Writes the records of finished runs; the paths of those that have changed."""
+    written = []
+    for config in configs:
+        runs = [_record_of_run(wish, config.of_seed(seed), places) for seed in config.seeds]
+        new = finished(merged(run for run in runs if run is not None), config)
+        if new is None:
+            continue
+        path = record_path(new, places.records)
+        old = records_in(path) if path.exists() else []
+        for record in old:
+            check_same(record.config, config, f"{path} is of another scale; give another --out")
+        if missing(old, [new.config]):
+            both = merged([*old, new])
+            seeds = sorted({seed for record in both for seed in record.seeds})
+            kept = finished(both, replace(config, seeds=tuple(seeds)))
+            assert kept is not None
+            written.append(write_record(kept, places.records))
+    return written
+
+
+def _record_of_run(wish: Wish, config: TrainConfig, places: Places) -> Record | None:
+    """The record of one run, if it has begun."""
+    folder = places.runs / run_name(config)
+    if not (folder / METRICS).exists():
+        return None
+    record = record_of([read_run(folder)])
+    return replace(record, about=({**record.about[0], "command": wish.command(config)},))

@@ -1,0 +1,211 @@
+"""Runs side by side in processes, one for each core: on a CPU that is faster than threads.
+
+A process takes the runs of one program at a time, the longest first, so that each program is
+compiled once and the cores end together.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import threading
+from collections.abc import Sequence
+from multiprocessing import connection, get_context, parent_process
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from grue.errors import GrueError
+from grue.training.config import TrainConfig
+from grue.training.metrics import Row
+from grue.training.programs import open_game, own_heads, shared_part
+from grue.training.train import Progress, train_all
+
+WAIT = 0.5
+
+
+class Said(NamedTuple):
+    """What a process tells: a line, a run's end, what went wrong, or that it is over."""
+
+    kind: str
+    text: str = ""
+    code: int = 0
+
+
+def free_cores() -> list[int]:
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+def share_out(configs: Sequence[TrainConfig]) -> list[list[TrainConfig]]:
+    """The runs of each program together, those of the program that takes longest first."""
+    groups: dict[tuple, list[TrainConfig]] = {}
+    for config in configs:
+        key = (shared_part(config), own_heads(config))
+        groups.setdefault(key, []).append(config)
+
+    def cost(key: tuple) -> tuple:
+        config, heads = key
+        return heads, len(open_game(config.game, config.episode_steps).commands)
+
+    return [groups[key] for key in sorted(groups, key=cost, reverse=True)]
+
+
+def train_side_by_side(
+    configs: Sequence[TrainConfig],
+    out: Path,
+    jobs: int,
+    progress: Progress,
+    checkpoint_seconds: float,
+) -> None:
+    """Trains configs in so many processes. A signal stops them all, after a checkpoint of each."""
+    context = get_context("spawn")
+    shares = share_out(configs)
+    said, taken = context.Queue(), context.Value("i", 0)
+    cores = free_cores()
+    processes = [
+        context.Process(
+            target=_work,
+            args=(shares, taken, said, out, cores[number % len(cores)], checkpoint_seconds),
+            daemon=True,
+        )
+        for number in range(min(jobs, len(shares)))
+    ]
+    runs = sum(len(config.seeds) for config in configs)
+    with _Terminated():
+        try:
+            _start(processes)
+            _listen(processes, said, runs, progress)
+        finally:
+            _end(processes)
+
+
+def _start(processes: Sequence[SpawnProcess]) -> None:
+    """Ctrl-C at a terminal reaches every process: those that start now do not heed it."""
+    before = signal.getsignal(signal.SIGINT)
+    in_main = threading.current_thread() is threading.main_thread()
+    try:
+        if in_main:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+        for process in processes:
+            process.start()
+    finally:
+        if in_main:
+            signal.signal(signal.SIGINT, before)
+
+
+def _listen(processes: Sequence[SpawnProcess], said: Any, runs: int, progress: Progress) -> None:
+    """Passes on what the processes tell, until all are over."""
+    done, over = 0, 0
+    while over < len(processes):
+        try:
+            told: Said = said.get(timeout=WAIT)
+        except queue.Empty:
+            dead = [p for p in processes if p.exitcode not in (None, 0)]
+            if dead:
+                raise GrueError(
+                    f"a process that trained ended with code {dead[0].exitcode}, perhaps for lack "
+                    "of memory; the same command goes on, with --jobs 1 one run at a time"
+                ) from None
+            continue
+        over += told.kind == "over"
+        if told.kind == "stopped":
+            raise KeyboardInterrupt
+        if told.kind == "failed":
+            raise _FailedError(told.text, told.code)
+        if told.kind == "run":
+            done += 1
+            progress.say(f"{told.text} ({done} of {runs})")
+        elif told.kind == "line":
+            progress.say(told.text)
+
+
+class _FailedError(GrueError):
+    """An error of a process, with its own exit code."""
+
+    def __init__(self, text: str, code: int) -> None:
+        super().__init__(text)
+        self.exit_code = code
+
+
+def _end(processes: Sequence[SpawnProcess]) -> None:
+    """Asks the processes that still train to stop, and waits for their checkpoints."""
+    for process in processes:
+        if process.is_alive():
+            process.terminate()
+    for process in processes:
+        if process.pid is not None:
+            process.join()
+
+
+class _Terminated:
+    """Turns SIGTERM into what Ctrl-C does, so that the processes are told too."""
+
+    def __enter__(self) -> None:
+        self.active = threading.current_thread() is threading.main_thread()
+        if self.active:
+            self.before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+    def __exit__(self, *error: object) -> None:
+        if self.active:
+            signal.signal(signal.SIGTERM, self.before)
+
+
+# In the processes
+
+
+def _work(
+    shares: Sequence[Sequence[TrainConfig]],
+    taken: Any,
+    said: Any,
+    out: Path,
+    core: int,
+    checkpoint_seconds: float,
+) -> None:
+    """Takes one share after the other, as long as there are any."""
+    os.setpgrp()  # Ctrl-C is for the process that listens; it asks this one to stop.
+    threading.Thread(target=_outlive_nobody, daemon=True).start()
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {core})  # Before JAX starts: it makes no threads then.
+    try:
+        while True:
+            with taken.get_lock():
+                number, taken.value = taken.value, taken.value + 1
+            if number >= len(shares):
+                break
+            train_all(shares[number], out, True, False, _Teller(said), checkpoint_seconds)
+        said.put(Said("over"))
+    except KeyboardInterrupt:
+        said.put(Said("stopped"))
+    except GrueError as error:
+        said.put(Said("failed", str(error), error.exit_code))
+
+
+def _outlive_nobody() -> None:
+    """Stops this process, after a checkpoint, when the one that started it is gone."""
+    parent = parent_process()
+    if parent is not None:
+        connection.wait([parent.sentinel])
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+class _Teller:
+    """Tells the process that listens when a run is over."""
+
+    def __init__(self, said: Any) -> None:
+        self.said = said
+        self.name, self.steps = "", 0
+
+    def begin(self, names: Sequence[str], step: int, steps: int) -> None:
+        self.name, self.steps = names[0], steps
+
+    def update(self, step: int, rows: Sequence[Row]) -> None:
+        if step == self.steps:
+            fraction = rows[0]["fraction_average"]
+            reached = "-" if fraction is None else f"{fraction:.2f}"
+            self.said.put(Said("run", f"{self.name}: {step} steps, fraction {reached}"))
+
+    def say(self, line: str) -> None:
+        self.said.put(Said("line", line))

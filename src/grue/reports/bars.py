@@ -1,0 +1,219 @@
+"""Grouped bars in the paper's terms: a group for each level, a bar for each condition.
+
+``mean_bars`` computes what is drawn, the mean ± standard deviation over the seeds, and
+``draw_bars`` draws it and returns it. Bars with other values and intervals go to
+``draw_bar_groups``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from grue.errors import GrueError, UsageError
+from grue.experiments.scales import LEVEL
+from grue.reports.picture import (
+    COLOURS,
+    GREY,
+    INK,
+    LABEL,
+    SMALL,
+    count_seeds,
+    draw_legend,
+    dress,
+    legend_columns,
+    new_figure,
+    save_picture,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+SPREAD = "mean ± standard deviation over the seeds"
+HATCHES = ("", "////", "....")
+"""Where there are more conditions than colours."""
+
+
+@runtime_checkable
+class Measured(Protocol):
+    """One condition on one game: a record."""
+
+    @property
+    def game(self) -> str: ...
+    @property
+    def label(self) -> str: ...
+    @property
+    def seeds(self) -> tuple[int, ...]: ...
+    @property
+    def final(self) -> np.ndarray: ...
+
+
+Value = Callable[[Measured], np.ndarray]
+"""A number for each seed."""
+
+
+def final(record: Measured) -> np.ndarray:
+    return record.final
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A bar, and how far its whiskers reach below and above its end."""
+
+    label: str
+    game: str
+    value: float
+    below: float
+    above: float
+    seeds: tuple[int, ...]
+    """Those that have a value."""
+
+
+def mean_bars(
+    records: Sequence[Measured],
+    games: Sequence[str],
+    labels: Sequence[str],
+    value: Value = final,
+) -> tuple[Bar, ...]:
+    """The mean ± standard deviation (divided by n) of a value of each seed; nan is left out.
+
+    What has no value has no bar.
+    """
+    found: dict[tuple[str, str], Measured] = {}
+    for record in records:
+        if found.setdefault((record.game, record.label), record) is not record:
+            raise UsageError(
+                f"there are two records of {record.label} on {record.game}; give one of them"
+            )
+    bars = []
+    for game in games:
+        for label in labels:
+            if (record := found.get((game, label))) is None:
+                continue
+            values = np.asarray(value(record), float)
+            known = np.isfinite(values)
+            if known.any():
+                seeds = tuple(s for s, k in zip(record.seeds, known, strict=True) if k)
+                mean, spread = float(values[known].mean()), float(values[known].std())
+                bars.append(Bar(label, game, mean, spread, spread, seeds))
+    return tuple(bars)
+
+
+def draw_bars(
+    records: Sequence[Measured],
+    levels: Sequence[int],
+    labels: Sequence[str],
+    path: str | Path,
+    title: str | None = None,
+    ylabel: str = "fraction of subtasks",
+    value: Value = final,
+    top: float | None = 1.0,
+) -> tuple[Bar, ...]:
+    """Draws the conditions named by ``labels`` over some levels and returns the bars.
+
+    A condition that is missing on a level leaves a dash in its place. ``top`` is the largest
+    possible value; None where there is none.
+    """
+    games = [f"{LEVEL}{level}" for level in levels]
+    bars = mean_bars(records, games, labels, value)
+    draw_bar_groups(bars, games, labels, path, title, ylabel, SPREAD, top)
+    return bars
+
+
+def draw_bar_groups(
+    bars: Sequence[Bar],
+    games: Sequence[str],
+    labels: Sequence[str],
+    path: str | Path,
+    title: str | None,
+    ylabel: str,
+    note: str,
+    top: float | None = 1.0,
+) -> Path:
+    """Writes bars to a picture: a group for each game, in each a place for each label."""
+    if not bars:
+        raise GrueError(f"cannot draw {path}: nothing that it shows has a result yet")
+    return save_picture(path, lambda: _draw(bars, games, labels, title, ylabel, note, top))
+
+
+def bar_styles(labels: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Colour and hatching of each condition, in the order of the curves' colours."""
+    return {
+        label: {"facecolor": COLOURS[i % len(COLOURS)], "hatch": HATCHES[i // len(COLOURS) % 3]}
+        for i, label in enumerate(labels)
+    }
+
+
+def _draw(
+    bars: Sequence[Bar],
+    games: Sequence[str],
+    labels: Sequence[str],
+    title: str | None,
+    ylabel: str,
+    note: str,
+    top: float | None,
+) -> Figure:
+    from matplotlib.patches import Patch
+
+    styles = bar_styles(labels)
+    counts = {label: [len(bar.seeds) for bar in bars if bar.label == label] for label in labels}
+    texts = [
+        f"{label} ({count_seeds(counts[label])})" if counts[label] else f"{label} (not run)"
+        for label in labels
+    ]
+    width = min(max(5.2, 1.6 + 0.26 * len(games) * (len(labels) + 1)), 12.0)
+    across = legend_columns(texts, width)
+    more = 0.5 + 0.2 * -(-len(texts) // across) + (0.35 if title else 0.0)
+    figure = new_figure(width, 3.0 + more, title)
+    axes = figure.subplots()
+    _draw_groups(axes, bars, games, labels, styles)
+    axes.set_ylabel(ylabel, size=LABEL, color=INK)
+    if top is not None:
+        axes.set_ylim(0, 1.04 * top)
+    else:
+        axes.set_ylim(bottom=0)
+    handles = [Patch(edgecolor="white", **styles[label]) for label in labels]
+    if len(bars) < len(games) * len(labels):
+        note += "; – not run"
+    draw_legend(figure, handles, texts, across, note)
+    return figure
+
+
+def _draw_groups(
+    axes: Axes,
+    bars: Sequence[Bar],
+    games: Sequence[str],
+    labels: Sequence[str],
+    styles: Mapping[str, Mapping[str, Any]],
+) -> None:
+    found = {(bar.game, bar.label): bar for bar in bars}
+    width = 0.82 / len(labels)
+    for group, game in enumerate(games):
+        for i, label in enumerate(labels):
+            at = group + (i - (len(labels) - 1) / 2) * width
+            bar = found.get((game, label))
+            if bar is None:
+                axes.text(at, 0, "–", ha="center", va="bottom", size=SMALL, color=GREY)
+                continue
+            axes.bar(at, bar.value, width * 0.9, edgecolor="white", linewidth=0, **styles[label])
+            if bar.below or bar.above:
+                axes.errorbar(
+                    at,
+                    bar.value,
+                    [[bar.below], [bar.above]],
+                    color=INK,
+                    elinewidth=1.0,
+                    capsize=min(3.0, 14 * width),
+                    capthick=1.0,
+                )
+    dress(axes)
+    axes.set_xlim(-0.5, len(games) - 0.5)
+    axes.set_xticks(range(len(games)), [game.removeprefix(LEVEL) for game in games])
+    axes.tick_params(axis="x", length=0)
+    if all(game.startswith(LEVEL) for game in games):
+        axes.set_xlabel("level", size=LABEL, color=INK)

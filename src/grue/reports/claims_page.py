@@ -1,0 +1,98 @@
+"""The claims and their verdicts, as words and as a page of Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from grue.experiments.scales import SCALES
+from grue.reports.claims import NEAR, SOLVES, WELL, Judged
+from grue.reports.reproduce import tell_missing
+from grue.reports.statistics import RESAMPLES
+from grue.reports.verdicts import LEAST_SEEDS
+from grue.training.config import TrainConfig
+
+RESULTS = {True: "yes", False: "no", None: "not yet run"}
+HEADING = "# The paper's claims about SaladWorld, tested"
+SCALE = TrainConfig()
+
+
+def terms() -> tuple[str, ...]:
+    """What the words of the tests mean."""
+    return (
+        f"Numbers are the fraction of subtasks, a moving average over {SCALE.average_over:,} "
+        "steps: mean ± standard deviation over the seeds. Brackets hold the 95% interval of a "
+        f"bootstrap over the seeds ({RESAMPLES:,} draws).",
+        f"Only runs with the paper's settings, trained to the end ({SCALE.steps:,} steps), count, "
+        f"and only conditions with at least {LEAST_SEEDS} of them.",
+        f"A level is solved where the mean at the end is at least {SOLVES:g} (with ε = "
+        f"{SCALE.epsilon_end:g} no agent stays at 1), and done well at {WELL:g}. One condition is "
+        "above or better than another where the interval of the difference of their means lies "
+        f"above 0; it is near another where the means differ by at most {NEAR:g}. It is likely to "
+        "beat another where the interval of the probability of improvement lies above 1/2.",
+        "A claim holds if all its tests pass, partly if some do, and does not hold if none does. "
+        "“So far” means that runs are missing.",
+    )
+
+
+def missing_words(judged: Judged) -> str:
+    """What a claim still needs: "level 2: sc, drqn"."""
+    configs = [cell.config for cell in judged.verdict.missing]
+    return tell_missing(configs, SCALES["paper"].seeds)
+
+
+def counts(judged: Sequence[Judged]) -> str:
+    """ "7 hold, 2 hold partly, 1 does not hold, 16 are not yet run"."""
+    words = [one.verdict.word for one in judged]
+    names = (
+        ("holds", "hold", "holds"),
+        ("partly", "hold partly", "holds partly"),
+        ("does not hold", "do not hold", "does not hold"),
+        ("not yet run", "are not yet run", "is not yet run"),
+    )
+    return ", ".join(
+        f"{count} {one if count == 1 else many}"
+        for word, many, one in names
+        if (count := words.count(word))
+    )
+
+
+def claims_page(judged: Sequence[Judged], command: str) -> str:
+    """The whole page; ``command`` is what makes it anew."""
+    lines = [HEADING, "", f"Made by `{command}`: do not edit.", ""]
+    lines += [line for term in terms() for line in (term, "")]
+    lines += [f"Of {len(judged)} claims, {counts(judged)}.", ""]
+    lines += ["| claim | the paper | verdict |", "|---|---|---|"]
+    for one in judged:
+        lines.append(
+            f"| [{one.claim.id}](#{one.claim.id}) | “{one.claim.sentence}” | {one.verdict} |"
+        )
+    for one in judged:
+        lines += ["", *_section(one)]
+    return "\n".join(lines) + "\n"
+
+
+def _section(judged: Judged) -> list[str]:
+    claim, verdict = judged.claim, judged.verdict
+    lines = [
+        f"## {claim.id}",
+        "",
+        f"> {claim.sentence}",
+        "",
+        f"{_capital(claim.where)}. Tested: {claim.test}.",
+        "",
+        f"**{_capital(str(verdict))}.**",
+    ]
+    if verdict.run:
+        lines += ["", "| test | passes | numbers |", "|---|---|---|"]
+        for test, outcome in zip(claim.tests, verdict.outcomes, strict=True):
+            if outcome.passed is not None:
+                lines.append(f"| {test} | {RESULTS[outcome.passed]} | {outcome.numbers} |")
+    if claim.note and verdict.word in ("partly", "does not hold"):
+        lines += ["", claim.note]
+    if verdict.missing:
+        lines += ["", f"Not yet run: {missing_words(judged)}."]
+    return lines
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,127 @@
+"""Points with intervals: a panel for each game, a row for each condition or comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from grue.errors import GrueError
+from grue.reports.picture import (
+    GREY,
+    INK,
+    SMALL,
+    draw_legend,
+    dress,
+    dress_steps,
+    head_panel,
+    label_axes,
+    panel_grid,
+    save_picture,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What a row of a panel shows."""
+
+    label: str
+    colour: str
+    value: float | None
+    """A thick point, or a tick where ``points`` are given."""
+    low: float | None = None
+    high: float | None = None
+    points: tuple[float | int, ...] = ()
+    """Each seed by itself."""
+    text: str = ""
+    """At the right end."""
+
+
+@dataclass(frozen=True)
+class MarkPanel:
+    name: str
+    marks: tuple[Mark, ...]
+
+
+def draw_intervals(
+    panels: Sequence[MarkPanel],
+    path: str | Path,
+    title: str | None,
+    below: str,
+    note: str,
+    last: int | None = None,
+    middle: float | None = None,
+) -> Path:
+    """Writes rows of points to a picture.
+
+    The axis goes from 0 to 1, or in steps to ``last``; ``middle`` is marked by a line.
+    """
+    if not panels:
+        raise GrueError(f"cannot draw {path}: nothing that it shows has a result yet")
+    return save_picture(path, lambda: _draw(panels, title, below, note, last, middle))
+
+
+def _draw(
+    panels: Sequence[MarkPanel],
+    title: str | None,
+    below: str,
+    note: str,
+    last: int | None,
+    middle: float | None,
+) -> Figure:
+    labels = list(dict.fromkeys(mark.label for panel in panels for mark in panel.marks))
+    height = 0.75 + 0.21 * len(labels)
+    figure, grid, across = panel_grid(len(panels), [note], title, height=height)
+    for axes, panel in zip(grid, panels, strict=True):
+        if middle is not None:
+            axes.axvline(middle, color=GREY, linewidth=0.9, linestyle=(0, (3, 2)), zorder=1)
+        for mark in panel.marks:
+            _draw_mark(axes, labels.index(mark.label), mark)
+        head_panel(axes, panel.name)
+        if last is None:
+            dress(axes)
+            axes.set_xlim(-0.02, 1.02)
+        else:
+            dress_steps(axes, last)
+        axes.set_yticks(range(len(labels)), labels)
+        axes.set_ylim(len(labels) - 0.4, -0.6)
+        axes.tick_params(axis="y", length=0, labelcolor=INK)
+    label_axes(grid, below, "")
+    draw_legend(figure, [], [], across, note)
+    return figure
+
+
+def _draw_mark(axes: Axes, row: int, mark: Mark) -> None:
+    if mark.low is not None and mark.high is not None:
+        axes.plot(
+            [mark.low, mark.high],
+            [row, row],
+            color=mark.colour,
+            linewidth=5,
+            alpha=0.35,
+            solid_capstyle="butt",
+            zorder=2,
+        )
+    axes.plot(
+        mark.points, [row] * len(mark.points), "o", color=mark.colour, markersize=4, alpha=0.6
+    )
+    if mark.value is not None:
+        shape = {"marker": "|", "markersize": 11, "markeredgewidth": 2}
+        style = shape if mark.points else {"marker": "o", "markersize": 5}
+        axes.plot([mark.value], [row], color=mark.colour, zorder=3, clip_on=False, **style)
+    if mark.text:
+        axes.annotate(
+            mark.text,
+            (1, row),
+            xycoords=("axes fraction", "data"),
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center",
+            size=SMALL,
+            color=GREY,
+        )

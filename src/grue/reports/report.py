@@ -1,0 +1,107 @@
+"""What ``grue report`` does: reads runs and records, draws, tests the claims, writes one page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from grue.errors import GrueError, UsageError
+from grue.experiments.figures import find_figures
+from grue.experiments.records import Record, read_records
+from grue.experiments.scales import SCALES, Wish
+from grue.reports.claims import judge
+from grue.reports.claims_page import claims_page
+from grue.reports.drawings import drawings
+from grue.reports.page import Picture, page
+from grue.reports.reproduce import Drawn, draw_figure, tell_missing
+from grue.reports.summary import Named, named, table
+from grue.training.checkpoint import write_atomically
+
+
+def report(
+    paths: Sequence[Path],
+    output: Path | None,
+    claims: Path | None = None,
+    figures: Path | None = None,
+) -> list[Path]:
+    """Writes what is asked for and returns where it is.
+
+    ``output`` is the page, ``claims`` the page of claims alone, and ``figures`` a folder for the
+    pictures, each with its numbers beside it.
+    """
+    for path in (output, claims):
+        if path is not None and path.is_dir():
+            raise UsageError(f"{path} is a folder: give the name of a file to write")
+    records = read_records(paths)
+    entries = named(records)
+    judged = judge(records)
+    written = []
+    if claims is not None:
+        command = f"grue report {_list(paths)} --claims {claims}"
+        written.append(_write(claims, claims_page(judged, command)))
+    if output is not None or figures is not None:
+        with _folder(figures) as folder:
+            paper, more = paper_figures(records, folder), more_figures(entries, folder)
+            if figures is not None:
+                written.append(figures)
+            if output is not None:
+                text = page(table(entries), judged, paper, more, entries)
+                written.append(_write(output, text))
+    return written
+
+
+def more_figures(entries: Sequence[Named], folder: Path) -> list[Picture]:
+    """Draws what the paper does not show, each with its numbers in a file beside it."""
+    made = []
+    for drawing in drawings(entries):
+        path = drawing.draw(folder / f"{drawing.name}.png")
+        _write(path.with_suffix(".json"), json.dumps(drawing.numbers, allow_nan=False) + "\n")
+        made.append(Picture(drawing.title, drawing.caption, path.read_bytes()))
+    return made
+
+
+def paper_figures(records: Sequence[Record], folder: Path) -> list[Picture]:
+    """Draws the paper's figures that have runs, at the first scale that has any."""
+    for scale in SCALES.values():
+        wish = Wish(tuple(f for f in find_figures("all") if f.conditions), scale)
+        drawn = [draw_figure(figure, wish, records, folder) for figure in wish.figures]
+        if any(one.path for one in drawn):
+            return [_picture(one, one.path, wish) for one in drawn if one.path is not None]
+    return []
+
+
+def _picture(drawn: Drawn, path: Path, wish: Wish) -> Picture:
+    figure, scale = drawn.figure, wish.scale.name
+    size = "" if scale == "paper" else f" At the {scale} scale."
+    left = tell_missing(drawn.missing, wish.all_seeds)
+    caption = f"{figure.paper}: {figure.caption}.{size}" + (
+        f" Not yet run: {left}." if left else ""
+    )
+    return Picture(f"Figure {figure.name}", caption, path.read_bytes())
+
+
+@contextmanager
+def _folder(figures: Path | None) -> Iterator[Path]:
+    """The given folder, or one that goes away again."""
+    if figures is not None:
+        figures.mkdir(parents=True, exist_ok=True)
+        yield figures
+        return
+    with TemporaryDirectory() as name:
+        yield Path(name)
+
+
+def _write(path: Path, text: str) -> Path:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, lambda file: file.write(text.encode()))
+    except OSError as error:
+        raise GrueError(f"cannot write {path}: {error.strerror}") from None
+    return path
+
+
+def _list(paths: Sequence[Path]) -> str:
+    return " ".join(map(str, paths))

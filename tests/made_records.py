@@ -1,0 +1,44 @@
+"""Records with numbers made by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from grue.experiments.records import Record
+from grue.training.config import TrainConfig
+
+ABOUT = {"commit": "0123456789abcdef", "device": "CPU", "command": "grue train", "grue": "0.1.0"}
+
+
+def made_record(
+    level: int,
+    agent: str,
+    gate: str = "none",
+    final: Sequence[float] = (0.5,),
+    rise: Sequence[float] | None = None,
+    first_solve: Sequence[int | None] | None = None,
+    columns: dict[str, np.ndarray] | None = None,
+    about: dict[str, Any] | None = None,
+    **settings: Any,
+) -> Record:
+    """A record at the paper's scale, of four rows that go up to the final values.
+
+    ``rise`` is where the curve is at each row, as a share of the final value.
+    """
+    shares = np.array((0.25, 0.5, 0.75, 1.0) if rise is None else rise)
+    seeds = tuple(range(len(final)))
+    config = TrainConfig(
+        game=f"saladworld-{level}", agent=agent, gate=gate, seeds=seeds, **settings
+    )
+    rows = len(shares)
+    return Record(
+        config=config,
+        about=(ABOUT if about is None else about,) * len(seeds),
+        steps=np.array([config.steps * (i + 1) // rows for i in range(rows)], np.int64),
+        columns={"fraction_average": np.outer(np.array(final, float), shares)} | (columns or {}),
+        first_solve=None if first_solve is None else tuple(first_solve),
+        solved=None if first_solve is None else (None,) * len(seeds),
+    )

@@ -1,0 +1,339 @@
+"""Claims: what each test takes, the verdicts they add up to, and the page of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from made_records import made_record
+
+from grue.cli import main
+from grue.experiments.figures import BASELINE, SC, SC_ORACLE, Condition
+from grue.experiments.records import Record, write_record
+from grue.reports.claims import CLAIMS, Claim, Judged, judge
+from grue.reports.claims_page import claims_page, counts
+from grue.reports.verdicts import (
+    SPEED,
+    AnyOf,
+    Better,
+    Cell,
+    Data,
+    FewAdmissible,
+    Improves,
+    Near,
+    NoBetter,
+    NotWorse,
+    Outcome,
+    Reaches,
+    StaysBelow,
+    Test,
+    Verdict,
+    decide,
+)
+
+ROOT = Path(__file__).parents[1]
+LOW, MIDDLE, HIGH = (0.1, 0.2, 0.3), (0.4, 0.5, 0.6), (0.8, 0.9, 1.0)
+
+
+def outcome(test: Test, *records: Record) -> Outcome:
+    return test.run(Data(records))
+
+
+def sc(level: int, final: Sequence[float], **more: Any) -> Record:
+    return made_record(level, "sc", final=final, **more)
+
+
+def drqn(level: int, final: Sequence[float], **more: Any) -> Record:
+    return made_record(level, "drqn", final=final, **more)
+
+
+# Tests by themselves
+
+
+def test_bounds() -> None:
+    cell = Cell(SC, 1)
+    high = sc(1, (0.85, 0.9, 0.95))
+    assert outcome(Reaches(cell, 0.9), high) == Outcome(True, "0.900 ± 0.041")
+    assert outcome(Reaches(cell, 0.91), high).passed is False
+    assert outcome(StaysBelow(cell, 0.9), high).passed is False
+    assert outcome(StaysBelow(cell, 0.91), high).passed is True
+    assert str(Reaches(cell, 0.9)) == "sc on level 1: at least 0.9"
+    assert str(StaysBelow(cell, 0.9)) == "sc on level 1: below 0.9"
+
+
+def test_comparisons() -> None:
+    cells = Cell(SC, 2), Cell(BASELINE, 2)
+    turned = Cell(BASELINE, 2), Cell(SC, 2)
+    far = sc(2, HIGH), drqn(2, LOW)
+    # The least and the largest difference that resamples of three can have come up often.
+    told = "0.900 ± 0.082 against 0.200 ± 0.082: +0.700 "
+    better = outcome(Better(*cells), *far)
+    assert better.passed is True
+    assert re.fullmatch(re.escape(told) + r"\[\+0\.5\d\d, \+0\.8\d\d\]", better.numbers)
+    assert outcome(NoBetter(*cells), *far).passed is False
+    assert outcome(Near(*cells), *far).passed is False
+    assert outcome(NotWorse(*cells), *far).passed is True
+    assert outcome(NotWorse(*turned), *far).passed is False
+    assert outcome(Better(*turned), *far).passed is False
+
+    close = sc(2, MIDDLE), drqn(2, (0.35, 0.45, 0.55))
+    assert outcome(Better(*cells), *close).passed is False  # The interval holds 0.
+    assert outcome(NoBetter(*cells), *close).passed is True
+    assert outcome(Near(*cells), *close).passed is True
+    assert outcome(Near(*cells, within=0.04), *close).passed is False
+    assert outcome(NotWorse(*turned, within=0.04), *close).passed is False
+
+    assert str(Better(*cells)) == "sc is better than drqn, level 2"
+    assert str(Better(*cells, measure=SPEED)) == "sc learns faster than drqn, level 2"
+    assert str(NoBetter(*cells)) == "sc is no better than drqn, level 2"
+    assert str(Near(*cells)) == "sc is within 0.1 of drqn, level 2"
+    assert str(NotWorse(*cells)) == "sc is at most 0.1 below drqn, level 2"
+    apart = Better(Cell(SC, 3), Cell(SC, 4))
+    assert str(apart) == "sc on level 3 is better than sc on level 4"
+
+
+def test_speed_is_the_mean_over_training() -> None:
+    early = sc(1, MIDDLE, rise=(1, 1, 1, 1))
+    late = drqn(1, MIDDLE, rise=(0, 0, 0, 1))
+    cells = Cell(SC, 1), Cell(BASELINE, 1)
+    assert outcome(Better(*cells), early, late).passed is False
+    faster = outcome(Better(*cells, measure=SPEED), early, late)
+    assert faster.passed is True
+    assert faster.numbers.startswith("0.500 ± 0.082 against 0.125 ± 0.020: +0.375 ")
+
+
+def test_improvement_over_the_levels_there_are() -> None:
+    test = Improves(SC, BASELINE, (1, 2, 3))
+    assert str(test) == "sc is likely to beat drqn, levels 1 to 3 together"
+    first = [sc(1, HIGH), drqn(1, LOW)]
+    assert outcome(test, *first).passed is True
+    sure = "probability of improvement 1.000 [1.000, 1.000]"
+    assert outcome(test, *first).numbers == f"{sure} on level 1"
+    assert outcome(test, *first, sc(3, HIGH), drqn(3, LOW)).numbers == f"{sure} on levels 1, 3"
+    whole = [*first, sc(2, HIGH), drqn(2, LOW), sc(3, HIGH), drqn(3, LOW)]
+    assert outcome(test, *whole).numbers == sure
+    # A win and a loss are no improvement.
+    assert outcome(test, *first, sc(2, LOW), drqn(2, HIGH)).passed is False
+    assert outcome(test, sc(1, HIGH), drqn(2, LOW)) == Outcome(None, "")
+
+
+def test_any_of() -> None:
+    masked = made_record(1, "drqn", "masking", HIGH)
+    dropped = made_record(1, "drqn", "dropout", LOW)
+    base = drqn(1, MIDDLE)
+    tests = tuple(
+        Better(Cell(Condition("drqn", gate), 1), Cell(BASELINE, 1))
+        for gate in ("masking", "dropout")
+    )
+    found = outcome(AnyOf(tests), masked, dropped, base)
+    assert found.passed is True
+    assert found.numbers.count("against 0.500 ± 0.082") == 2
+    assert outcome(AnyOf(tests[1:]), dropped, base).passed is False
+    assert outcome(AnyOf(tests), masked, base).passed is None
+    assert " or " in str(AnyOf(tests))
+
+
+def test_few_admissible_commands() -> None:
+    def with_commands(count: float) -> Record:
+        return drqn(1, MIDDLE, columns={"admissible_commands": np.full((3, 4), count)})
+
+    test = FewAdmissible(Cell(BASELINE, 1))
+    assert outcome(test, with_commands(2.5)) == Outcome(True, "2.5 of 8 commands")
+    assert outcome(test, with_commands(4.0)) == Outcome(False, "4.0 of 8 commands")
+
+
+def test_only_finished_runs_of_the_paper_count() -> None:
+    test = Reaches(Cell(SC, 1), 0.5)
+    assert outcome(test, sc(1, HIGH)).passed is True
+    assert outcome(test, sc(2, HIGH)).passed is None
+    assert outcome(test, sc(1, HIGH[:2])).passed is None  # Two seeds are too few.
+    assert outcome(test, sc(1, HIGH, batch_size=64)).passed is None
+    assert outcome(test, sc(1, HIGH, steps=100_000)).passed is None
+    unfinished = sc(1, (0.9, 0.9, 0.9), rise=(1, 1, 1, float("nan")))
+    assert outcome(test, unfinished).passed is None
+
+
+# Verdicts
+
+
+@pytest.mark.parametrize(
+    ("finals", "word", "told"),
+    [
+        ({1: HIGH, 2: HIGH}, "holds", "holds"),
+        ({1: HIGH, 2: LOW}, "partly", "partly"),
+        ({1: LOW, 2: LOW}, "does not hold", "does not hold"),
+        ({}, "not yet run", "not yet run"),
+        ({1: HIGH}, "holds", "holds so far, 1 of 2 tests not yet run"),
+        ({2: LOW}, "does not hold", "does not hold so far, 1 of 2 tests not yet run"),
+    ],
+)
+def test_verdicts(finals: dict[int, tuple[float, ...]], word: str, told: str) -> None:
+    tests = [Reaches(Cell(SC, level), 0.5) for level in (1, 2)]
+    records = [sc(level, final) for level, final in finals.items()]
+    verdict = decide(tests, Data(records))
+    assert verdict.word == word
+    assert str(verdict) == told
+    assert verdict.missing == tuple(Cell(SC, level) for level in (1, 2) if level not in finals)
+
+
+def test_a_test_on_some_levels_holds_so_far() -> None:
+    test = Improves(SC, BASELINE, (1, 2))
+    verdict = decide([test], Data([sc(1, HIGH), drqn(1, LOW)]))
+    assert str(verdict) == "holds so far"
+
+
+# The paper's claims
+
+
+def as_the_paper_says() -> list[Record]:
+    """A world in which every sentence is true."""
+    solved, stuck = (0.93, 0.94, 0.95, 0.94, 0.95), (0.28, 0.3, 0.31, 0.29, 0.32)
+    half = (0.5, 0.51, 0.52, 0.51, 0.5)
+    records = []
+
+    def add(level: int, agent: str, gate: str, final: Sequence[float], fast: float = 1.0) -> None:
+        rise = (0.3 * fast, 0.5 * fast, 0.7, 1.0)
+        commands = {"admissible_commands": np.full((5, 4), 3.0)}
+        records.append(made_record(level, agent, gate, final, rise, columns=commands))
+
+    def less(values: Sequence[float], by: float) -> list[float]:
+        return [value - by for value in values]
+
+    for level in range(1, 8):
+        hard = level > 3
+        add(level, "tabular", "oracle", less(stuck, 0.2) if hard else half)
+        add(level, "li-tabular", "oracle", less(stuck, 0.15) if hard else half)
+        add(level, "drqn", "oracle", stuck if hard else less(solved, 0.01), 1.2)
+        add(level, "sc", "oracle", [v + 0.05 for v in stuck] if hard else solved, 1.4)
+        base = less(stuck, 0.1)
+        add(level, "drqn", "none", base, 0.5)
+        for gate in ("dropout", "masking", "cqlh"):
+            add(level, "drqn", gate, [v + 0.2 for v in base] if level == 1 else base, 0.5)
+        plain = less(stuck, 0.07) if hard else (half if level == 3 else less(solved, 0.01))
+        add(level, "sc", "none", plain, 0.9)
+        add(level, "sc", "masking", less(stuck, 0.01) if hard else less(solved, 0.005), 1.1)
+        for gate in ("dropout", "cqlh"):
+            add(level, "sc", gate, less(plain, 0.01), 0.9)
+    return records
+
+
+@pytest.fixture(scope="module")
+def ideal() -> list[Record]:
+    return as_the_paper_says()
+
+
+def test_all_claims_hold_where_they_are_true(ideal: list[Record]) -> None:
+    found = {one.claim.id: str(one.verdict) for one in judge(ideal)}
+    assert found == {claim.id: "holds" for claim in CLAIMS}
+
+
+def test_claims_fail_where_they_are_false(ideal: list[Record]) -> None:
+    """Every agent does the same everywhere: what says that one is better or fails is false."""
+    same = [
+        made_record(
+            int(record.game[-1]),
+            record.agent,
+            record.gate,
+            (0.94, 0.95, 0.96, 0.94, 0.95),
+            columns={"admissible_commands": np.full((5, 4), 300.0)},
+        )
+        for record in ideal
+    ]
+    found = {one.claim.id: one.verdict.word for one in judge(same)}
+    true = {"gating-alone-no-better", "gating-alone-does-not-improve"}
+    true |= {"almost-the-oracle", "masking-no-worse-to-level-3"}
+    half = {"baseline-well-to-level-3", "sc-solves-baseline-cannot"}
+    half |= {"only-masking-solves-level-3", "faster-from-level-4"}
+    expected = {id_: "holds" if id_ in true else "does not hold" for id_ in found}
+    assert found == expected | dict.fromkeys(half, "partly")
+
+
+def test_claims_are_told_apart() -> None:
+    ids = [claim.id for claim in CLAIMS]
+    assert len(set(ids)) == len(ids)
+    assert all(re.fullmatch(r"[a-z0-9-]+", id_) for id_ in ids)
+    for claim in CLAIMS:
+        assert claim.tests
+        assert claim.where
+        assert claim.test
+        assert 3 <= len(claim.sentence.split()) <= 30
+    assert {one.verdict.word for one in judge([])} == {"not yet run"}
+
+
+# The page
+
+
+def test_page_of_claims() -> None:
+    claims = (
+        Claim(
+            "rises",
+            "caption of fig:one",
+            "It rises.",
+            "it is above 0.5",
+            tuple(Reaches(Cell(SC, level), 0.5) for level in (1, 2, 3)),
+            "Level 2 is harder here.",
+        ),
+        Claim(
+            "waits", "Somewhere", "It waits.", "it is there", (Reaches(Cell(SC_ORACLE, 1), 0.1),)
+        ),
+    )
+    judged = judge([sc(1, HIGH), sc(2, LOW)], claims)
+    page = claims_page(judged, "grue report x --claims y")
+    assert page.startswith("# The paper's claims about SaladWorld, tested\n")
+    assert "Made by `grue report x --claims y`: do not edit." in page
+    assert "Of 2 claims, 1 holds partly, 1 is not yet run." in page
+    told = "partly so far, 1 of 3 tests not yet run"
+    assert f"| [rises](#rises) | “It rises.” | {told} |" in page
+    assert "| [waits](#waits) | “It waits.” | not yet run |" in page
+    begin, end = page.index("## rises"), page.index("## waits")
+    assert page[begin:end] == (
+        "## rises\n\n> It rises.\n\nCaption of fig:one. Tested: it is above 0.5.\n\n"
+        "**Partly so far, 1 of 3 tests not yet run.**\n\n"
+        "| test | passes | numbers |\n|---|---|---|\n"
+        "| sc on level 1: at least 0.5 | yes | 0.900 ± 0.082 |\n"
+        "| sc on level 2: at least 0.5 | no | 0.200 ± 0.082 |\n\n"
+        "Level 2 is harder here.\n\nNot yet run: level 3: sc.\n\n"
+    )
+    assert page[end:] == (
+        "## waits\n\n> It waits.\n\nSomewhere. Tested: it is there.\n\n**Not yet run.**\n\n"
+        "Not yet run: level 1: sc + oracle.\n"
+    )
+
+
+def test_counts() -> None:
+    def of(*passed: bool | None) -> Judged:
+        claim = Claim("a", "b", "c", "d", ())
+        return Judged(claim, Verdict(tuple(Outcome(one, "") for one in passed), ()))
+
+    judged = [of(True), of(True), of(True, False), of(False), of(None)]
+    assert counts(judged) == "2 hold, 1 holds partly, 1 does not hold, 1 is not yet run"
+    assert counts(judged[3:] * 2) == "2 do not hold, 2 are not yet run"
+
+
+def test_command_writes_the_page_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_record(made_record(1, "sc", "masking", HIGH), tmp_path / "data")
+    assert main(["report", "data", "--claims", "docs/claims.md"]) == 0
+    assert capsys.readouterr().out == "docs/claims.md\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "docs"]
+    expected = claims_page(
+        judge([made_record(1, "sc", "masking", HIGH)]), "grue report data --claims docs/claims.md"
+    )
+    assert (tmp_path / "docs" / "claims.md").read_text() == expected
+
+
+def test_committed_page_is_that_of_the_committed_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """docs/claims.md says what results/ says."""
+    monkeypatch.chdir(ROOT)
+    made = tmp_path / "claims.md"
+    assert main(["report", "results", "--claims", str(made)]) == 0
+    text = made.read_text().replace(str(made), "docs/claims.md")
+    assert (ROOT / "docs" / "claims.md").read_text() == text

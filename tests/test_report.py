@@ -1,0 +1,452 @@
+"""Bars, tables, figures and the page: the numbers first, then what is drawn and written."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import re
+from collections import Counter
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import matplotlib.colors
+import matplotlib.image
+import numpy as np
+import pytest
+from made_records import ABOUT, made_record
+
+import grue
+from grue.cli import main
+from grue.errors import GrueError, UsageError
+from grue.experiments.records import Record, read_records, write_record
+from grue.reports.bars import Bar, draw_bars, mean_bars
+from grue.reports.drawings import Drawing, comparisons, drawings
+from grue.reports.picture import COLOURS
+from grue.reports.report import paper_figures, report
+from grue.reports.summary import Named, cells, named, table
+from grue.training.config import TrainConfig
+
+ROOT = Path(__file__).parents[1]
+NAN = float("nan")
+
+
+def said(path: Path) -> list[str]:
+    """The words of an SVG picture."""
+    return re.findall(r"<!-- (.*?) -->", path.read_text())
+
+
+# Bars
+
+
+def test_bars_are_means_and_deviations() -> None:
+    records = [
+        made_record(1, "sc", final=(0.2, 0.4, 0.9)),
+        made_record(2, "sc", "masking", (0.5, NAN)),
+        made_record(2, "drqn", final=(NAN, NAN)),
+    ]
+    games, labels = ["saladworld-1", "saladworld-2"], ["drqn", "sc", "sc + masking"]
+    first, second = mean_bars(records, games, labels)
+    assert (first.label, first.game, first.seeds) == ("sc", "saladworld-1", (0, 1, 2))
+    assert first.value == pytest.approx(0.5)
+    # The squares are 0.09 + 0.01 + 0.16, divided by n.
+    assert first.below == first.above == pytest.approx(np.sqrt(0.26 / 3))
+    assert second == Bar("sc + masking", "saladworld-2", 0.5, 0.0, 0.0, (0,))
+    tasks = mean_bars(records, games, labels, lambda record: record.final * 2)
+    assert tasks[0].value == pytest.approx(1.0)
+    assert mean_bars(records, games, ["tabular"]) == ()
+    with pytest.raises(UsageError, match="two records of sc on saladworld-1; give one of them"):
+        mean_bars([*records, made_record(1, "sc")], games, labels)
+
+
+def test_bars_are_drawn(tmp_path: Path) -> None:
+    records = [made_record(1, "sc", final=(0.4, 0.6)), made_record(2, "drqn", final=(0.5,))]
+    labels = ["drqn", "sc", "tabular"]
+    path = tmp_path / "new" / "bars.svg"
+    bars = draw_bars(records, (1, 2), labels, path, "A title")
+    assert bars == mean_bars(records, ["saladworld-1", "saladworld-2"], labels)
+    words = said(path)
+    assert {"A title", "level", "1", "2", "fraction of subtasks"} <= set(words)
+    assert {"drqn (1 seed)", "sc (2 seeds)", "tabular (not run)"} <= set(words)
+    assert "mean ± standard deviation over the seeds; – not run" in words
+    assert words.count("–") == 4  # Six places, two bars.
+    image_path = path.with_suffix(".png")
+    draw_bars(records, (1, 2), labels, image_path)
+    image = matplotlib.image.imread(image_path)[:, :, :3]
+    for colour, least in zip(COLOURS[:4], (3000, 3000, 100, 0), strict=True):
+        near = np.abs(image - matplotlib.colors.to_rgb(colour)).max(2) < 0.02
+        assert (near.sum() > least) == (colour != COLOURS[3])
+    with pytest.raises(GrueError, match=r"cannot draw .*none\.png: nothing that it shows"):
+        draw_bars(records, (5,), labels, tmp_path / "none.png")
+    assert not (tmp_path / "none.png").exists()
+
+
+# Labels and the table
+
+
+def labels(*records: Record) -> list[str]:
+    return [entry.label for entry in named(records)]
+
+
+def test_labels_tell_records_apart(tmp_path: Path) -> None:
+    assert labels(made_record(1, "sc", "masking"), made_record(2, "sc", "masking")) == [
+        "sc + masking",
+        "sc + masking",
+    ]
+    plain = made_record(1, "drqn")
+    assert labels(plain, made_record(1, "drqn", priority=False)) == ["drqn", "drqn, no priority"]
+    longer = made_record(1, "drqn", steps=2_600_000)
+    assert labels(plain, longer) == ["drqn, 1,300,000 steps", "drqn, 2,600,000 steps"]
+    read = read_records([write_record(plain, tmp_path)])
+    (first, second) = labels(*read, plain)
+    assert first == f"drqn, 1,300,000 steps, {read[0].source}"
+    assert second == "drqn, 1,300,000 steps, None"
+
+
+def test_table() -> None:
+    records = [
+        made_record(2, "sc", final=(0.2, 0.4, NAN), first_solve=(5_000, None, 15_000)),
+        made_record(1, "sc", "masking", (0.5,), first_solve=(None,)),
+        made_record(1, "tabular", "oracle", (0.1, 0.3)),
+        made_record(1, "drqn", final=(0.5,), rise=(1, 1, 1, NAN)),
+        made_record(3, "drqn", final=(NAN,)),
+    ]
+    rows = table(named(records))
+    assert [cells(row)[:6] for row in rows] == [
+        (
+            *("saladworld-1", "tabular + oracle", "1.3M", "0, 1"),
+            *("0.200 ± 0.100", "0.200 [0.100, 0.300]"),
+        ),
+        ("saladworld-1", "drqn", "975k of 1,300,000", "0", "0.500 ± 0.000", "0.500 [0.500, 0.500]"),
+        ("saladworld-1", "sc + masking", "1.3M", "0", "0.500 ± 0.000", "0.500 [0.500, 0.500]"),
+        ("saladworld-2", "sc", "0 of 1,300,000", "0, 1", "0.300 ± 0.100", "0.300 [0.200, 0.400]"),
+    ]
+    assert [cells(row)[6:] for row in rows] == [
+        ("–", "–"),
+        ("–", "–"),
+        ("never (0 of 1)", "never (0 of 1)"),
+        ("15k (2 of 3)", "never (0 of 3)"),
+    ]
+
+
+# Figures
+
+
+def rich(level: int, gate: str, final: tuple[float, ...], **more: Any) -> Record:
+    """Of sc, with all that training measures."""
+    seeds = len(final)
+    columns = {
+        "precision": np.tile([0.2, 0.4, 0.6, 0.8], (seeds, 1)),
+        "recall": np.tile([1.0, 0.9, 0.9, 0.9], (seeds, 1)),
+        "candidates": np.tile([8.0, 6.0, 4.0, 3.0], (seeds, 1)),
+        "admissible_commands": np.full((seeds, 4), 2.0),
+        "heads": np.tile([[1.0, 0.0], [0.75, 0.25], [0.5, 0.5], [0.5, 0.5]], (seeds, 1, 1)),
+    }
+    return made_record(level, "sc", gate, final, columns=columns, **more)
+
+
+@pytest.fixture(scope="module")
+def entries() -> tuple[Named, ...]:
+    return named(
+        [
+            made_record(1, "drqn", final=(0.1, 0.2, 0.3)),
+            rich(1, "none", (0.4, 0.5, 0.6), first_solve=(None, 325_000, None)),
+            rich(1, "masking", (0.8, 0.9, 1.0), first_solve=(325_000, 650_000, 650_000)),
+            made_record(2, "drqn", final=(0.1, 0.2, 0.3)),
+            rich(2, "masking", (0.5, 0.5, 0.5)),
+        ]
+    )
+
+
+def by_name(entries: tuple[Named, ...]) -> dict[str, Drawing]:
+    return {drawing.name: drawing for drawing in drawings(entries)}
+
+
+def test_figures_have_these_numbers(entries: tuple[Named, ...]) -> None:
+    made = by_name(entries)
+    assert list(made) == [
+        *("curves", "bars", "iqm", "improvement"),
+        *("first-solve", "classifier", "candidates", "heads"),
+    ]
+    seeds, steps = [0, 1, 2], [325_000, 650_000, 975_000, 1_300_000]
+    first = made["curves"].numbers[0]
+    assert first == {
+        "game": "saladworld-1",
+        "condition": "drqn",
+        "seeds": seeds,
+        "steps": steps,
+        "mean": [0.05, 0.1, 0.15, 0.2],
+        "deviation": [0.0204, 0.0408, 0.0612, 0.0816],
+    }
+    assert made["bars"].numbers[2] == {
+        "game": "saladworld-1",
+        "condition": "sc + masking",
+        "seeds": seeds,
+        "mean": 0.9,
+        "deviation": 0.0816,
+    }
+    iqm = {(tuple(n["games"]), n["condition"]): n for n in made["iqm"].numbers}
+    assert iqm[("saladworld-1",), "drqn"]["value"] == 0.2
+    # sc has not been trained on level 2, so there is no mean over both games.
+    assert set(iqm) == {
+        (("saladworld-1",), "drqn"),
+        (("saladworld-1",), "sc"),
+        (("saladworld-1",), "sc + masking"),
+        (("saladworld-2",), "drqn"),
+        (("saladworld-2",), "sc + masking"),
+    }
+    assert made["improvement"].numbers[-1] == {
+        "game": "saladworld-2",
+        "ours": "sc + masking",
+        "theirs": "drqn",
+        "value": 1.0,
+        "low": 1.0,
+        "high": 1.0,
+    }
+    assert [(n["condition"], n["steps"], n["median"]) for n in made["first-solve"].numbers] == [
+        ("sc", [None, 325_000, None], None),
+        ("sc + masking", [325_000, 650_000, 650_000], 650_000),
+    ]
+    # A gate that needs no classifier does not train it.
+    shown = {(n["curve"], n["condition"]): n["mean"] for n in made["classifier"].numbers}
+    assert shown == {
+        ("precision", "sc + masking"): [0.2, 0.4, 0.6, 0.8],
+        ("recall", "sc + masking"): [1.0, 0.9, 0.9, 0.9],
+    }
+    sizes = {n["curve"]: n["mean"] for n in made["candidates"].numbers}
+    assert sizes == {
+        "commands let through": [8.0, 6.0, 4.0, 3.0],
+        "admissible commands": [2.0, 2.0, 2.0, 2.0],
+    }
+    assert made["heads"].numbers[0] == {
+        "panel": "saladworld-1, sc",
+        "steps": steps,
+        "shares": [[1.0, 0.0], [0.75, 0.25], [0.5, 0.5], [0.5, 0.5]],
+    }
+
+
+def test_iqm_over_the_games_that_all_share(entries: tuple[Named, ...]) -> None:
+    without = tuple(entry for entry in entries if entry.label != "sc")
+    (both,) = [
+        n
+        for n in by_name(without)["iqm"].numbers
+        if len(n["games"]) > 1 and "drqn" in n["condition"]
+    ]
+    assert both["games"] == ["saladworld-1", "saladworld-2"]
+    assert both["value"] == 0.2  # Of .1 .1 .2 .2 .3 .3 the middle four.
+
+
+def test_comparisons_are_few(entries: tuple[Named, ...]) -> None:
+    first = [entry for entry in entries if entry.game == "saladworld-1"]
+    assert comparisons(first) == [
+        ("sc", "drqn"),
+        ("sc + masking", "drqn"),
+        ("sc + masking", "sc"),
+    ]
+    gated = named([made_record(1, "drqn", "dropout"), made_record(1, "sc", "masking")])
+    assert comparisons(gated) == []
+
+
+def test_tabular_runs_have_no_classifier() -> None:
+    made = by_name(named([made_record(1, "tabular", "oracle", (0.1, 0.2))]))
+    assert list(made) == ["curves", "bars", "iqm"]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("iqm", {"saladworld-1", "saladworld-2", "drqn", "fraction of subtasks (IQM)"}),
+        ("improvement", {"sc &gt; drqn", "sc + masking &gt; sc", "probability"}),
+        ("first-solve", {"sc + masking", "1/3", "3/3", "training steps"}),
+        ("classifier", {"precision", "recall", "sc + masking", "training steps"}),
+        ("candidates", {"commands let through", "admissible commands", "commands"}),
+        ("heads", {"saladworld-1, sc + masking", "head 1", "head 2", "share of the steps"}),
+    ],
+)
+def test_figures_are_drawn(
+    entries: tuple[Named, ...], tmp_path: Path, name: str, words: set[str]
+) -> None:
+    path = by_name(entries)[name].draw(tmp_path / f"{name}.svg")
+    assert words <= set(said(path))
+
+
+# The page
+
+
+class Reader(HTMLParser):
+    """Checks that tags close, and keeps what can be seen and fetched."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: Counter[str] = Counter()
+        self.links: list[str] = []
+        self.words: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        self.links += [value or "" for name, value in attrs if name in ("src", "href")]
+        if tag not in ("meta", "img"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] != "style":
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+
+def pictures(reader: Reader) -> list[np.ndarray]:
+    begin = "data:image/png;base64,"
+    found = [link.removeprefix(begin) for link in reader.links if link.startswith(begin)]
+    return [matplotlib.image.imread(io.BytesIO(base64.b64decode(data))) for data in found]
+
+
+@pytest.fixture(scope="module")
+def made_page(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("page")
+    hostile = {"command": "grue <script>alert(1)</script> & 'x' \"y\"", "commit": "c0ffee" * 6}
+    write_record(rich(1, "masking", (0.8, 0.9, 1.0), about=ABOUT | hostile), folder / "data")
+    write_record(made_record(1, "drqn", final=(0.1, 0.2), batch_size=64), folder / "data")
+    (written,) = report([folder / "data"], folder / "out" / "report.html")
+    return written.read_text()
+
+
+def test_page_stands_alone(made_page: str) -> None:
+    reader = Reader(made_page)
+    assert made_page.startswith("<!doctype html>")
+    assert "://" not in made_page
+    sections = {"#results", "#the-paper-s-figures", "#figures", "#the-paper-s-claims", "#runs"}
+    pictured = [link for link in reader.links if link not in sections]
+    assert len(pictured) == len(pictures(reader)) == reader.tags["img"]
+    assert {link for link in reader.links if link.startswith("#")} == sections
+    assert all(f'id="{link[1:]}"' in made_page for link in sections)
+    assert not {"script", "link", "iframe"} & set(reader.tags)
+    assert all(image.shape[1] > 500 for image in pictures(reader))
+
+
+def test_page_tells_what_was_run(made_page: str) -> None:
+    text = Reader(made_page).text
+    assert "5 runs of 2 conditions on 1 game: saladworld-1." in text
+    assert "0.900 ± 0.082 0.900 [0.800, 1.000]" in text
+    assert "saladworld-1: sc + masking, 3 seeds" in text
+    assert "0 1.3M 0.800 c0ffeec0ff CPU 0.1.0" in text
+    # The settings of each, the paper's or not.
+    assert made_page.count("<dt>batch size</dt>") == 2
+    assert "<div class=own><dt>batch size</dt><dd>64</dd></div>" in made_page
+    assert "<div><dt>batch size</dt><dd>32</dd></div>" in made_page
+    assert "<div><dt>steps</dt><dd>1,300,000</dd></div>" in made_page
+    # Level 1 alone, of one condition: two claims have a test.
+    assert "not yet run “oracle gating simplifies the problem”" in text
+    assert "Not yet run: levels 1-2: drqn + oracle, drqn, sc + oracle, sc." in text
+
+
+def test_page_escapes(made_page: str) -> None:
+    assert "<script" not in made_page
+    told = "grue &lt;script&gt;alert(1)&lt;/script&gt; &amp; &#x27;x&#x27; &quot;y&quot;"
+    assert f"<code>{told}</code>" in made_page
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two real runs."""
+    out = tmp_path_factory.mktemp("runs")
+    config = TrainConfig(
+        game="saladworld-1",
+        agent="tabular",
+        gate="oracle",
+        steps=1200,
+        seeds=(0, 1),
+        table_rows=64,
+        metrics_every=200,
+        target_every=200,
+        learning_starts=1200,
+        average_over=400,
+    )
+    grue.train(config, out=out)
+    return out
+
+
+def test_runs_and_their_record_give_the_same_page(runs: Path, tmp_path: Path) -> None:
+    (record,) = read_records([runs])
+    path = write_record(record, tmp_path / "records")
+    first = report([runs], tmp_path / "runs.html")[0].read_text()
+    second = report([path], tmp_path / "record.html")[0].read_text()
+    assert second.splitlines() == first.splitlines()
+    reader = Reader(first)
+    assert "2 runs of 1 condition on 1 game: saladworld-1." in reader.text
+    mean, deviation = record.final.mean(), record.final.std()
+    assert f"{mean:.3f} ± {deviation:.3f}" in reader.text
+    assert "Of 27 claims, 27 are not yet run." in reader.text
+    assert record.first_solve is not None
+    won = any(step is not None for step in record.first_solve)
+    assert len(pictures(reader)) == 3 + won  # Curves, bars, IQM, and first wins if there are any.
+
+
+def test_command(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["report", str(runs)]) == 0
+    page = (tmp_path / "report.html").read_text()
+    assert main(["report", str(runs), "-o", "a/b.html", "--figures", "figures"]) == 0
+    assert (tmp_path / "a" / "b.html").read_text() == page
+    names = {path.stem for path in (tmp_path / "figures").glob("*.png")}
+    assert names == {path.stem for path in (tmp_path / "figures").glob("*.json")}
+    assert {"curves", "bars", "iqm"} <= names
+    assert list(tmp_path.glob("**/.*")) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "complaint"),
+    [
+        (["nowhere"], 2, "there is no nowhere: give run folders"),
+        (["empty"], 2, "empty holds no run"),
+        (["broken"], 1, "broken/record.json is damaged"),
+        (["data", "-o", "data"], 2, "data is a folder: give the name of a file to write"),
+        (["data", "--claims", "file/claims.md"], 1, "cannot write file/claims.md: "),
+        ([], 2, "Missing argument"),
+    ],
+)
+def test_bad_input_is_told_in_one_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    code: int,
+    complaint: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "record.json").write_text('{"kind": "grue record", "form')
+    write_record(made_record(1, "sc"), tmp_path / "data")
+    (tmp_path / "file").write_text("in the way")
+    before = sorted(tmp_path.rglob("*"))
+    assert main(["report", *arguments]) == code
+    error = capsys.readouterr().err
+    assert error.startswith("grue: ")
+    assert complaint in error
+    assert error.count("\n") == 1
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+# What is committed
+
+
+def test_committed_figures_are_those_of_the_committed_records(tmp_path: Path) -> None:
+    """results/figures says what the records in results/ say."""
+    records = read_records([ROOT / "results"])
+    made = {f"{drawing.name}.json": drawing.numbers for drawing in drawings(named(records))}
+    assert len(paper_figures(records, tmp_path)) == len(list(tmp_path.glob("*.png")))
+    made |= {path.name: json.loads(path.read_text()) for path in tmp_path.glob("*.json")}
+    kept = ROOT / "results" / "figures"
+    assert made == {path.name: json.loads(path.read_text()) for path in kept.glob("*.json")}
+    assert {path.stem for path in kept.glob("*.png")} == {Path(name).stem for name in made}
