@@ -6,6 +6,7 @@ put together afterwards.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -203,24 +204,26 @@ def _through_cell(
     t: int, along: Along, d_hs: Array, back: Back, wide: int, interpret: bool
 ) -> Back:
     """dz of step t."""
-    size = d_hs.shape[2]
+    _, batch, size = d_hs.shape
     assert along.gates is not None
 
     def kernel(t_ref, gates_ref, c_ref, d_hs_ref, d_left_ref, _, dc_ref, dz_out, dc_out):
-        t, units = t_ref[0], pl.program_id(0) * CELL.columns
+        t, units = t_ref[0], pl.program_id(1) * CELL.columns
+        rows = pl.ds(pl.program_id(0) * CELL.rows, CELL.rows)
         here = pl.ds(units, CELL.columns)
         columns = [pl.ds(g * size + units, CELL.columns) for g in range(4)]
-        dh = d_hs_ref[t, :, here] + d_left_ref[t + 1, :, pl.ds(wide + units, CELL.columns)]
+        dh = d_hs_ref[t, rows, here] + d_left_ref[t + 1, rows, pl.ds(wide + units, CELL.columns)]
         parts, dc = cell_backward_of_parts(
-            *([gates_ref[t, :, column] for column in columns], c_ref[t, :, here]),
-            *(c_ref[t + 1, :, here], dh, dc_ref[:, here]),
+            *([gates_ref[t, rows, column] for column in columns], c_ref[t, rows, here]),
+            *(c_ref[t + 1, rows, here], dh, dc_ref[rows, here]),
         )
-        dc_out[:, here] = dc
+        dc_out[rows, here] = dc
         for column, part in zip(columns, parts, strict=True):
-            dz_out[t, :, column] = part.astype(dz_out.dtype)
+            dz_out[t, rows, column] = part.astype(dz_out.dtype)
 
+    grid = (batch // CELL.rows, size // CELL.columns)
     dz, dc = _in_place(
-        *("context_cell_back", kernel, (size // CELL.columns,), CELL, interpret),
+        *("context_cell_back", kernel, grid, CELL, interpret),
         *(t, (along.gates, along.c, d_hs, back.d_left), (back.dz, back.dc)),
     )
     return back._replace(dz=dz, dc=dc)
@@ -266,7 +269,7 @@ def _weight_gradient(
     """The sum of (inputs, h before) · dz over the steps of each head."""
     steps, _, inward = inputs.shape
     rows, gates = inward + h.shape[2], dz.shape[2]
-    tall, wide = min(GRADIENT.rows, inward), GRADIENT.columns
+    tall, wide = math.gcd(GRADIENT.rows, inward), GRADIENT.columns
 
     def kernel(x_ref, h_ref, dz_ref, heads_ref, used_ref, out_ref):
         k, first = pl.program_id(0), pl.program_id(1) * tall

@@ -22,14 +22,14 @@ class Tile(NamedTuple):
 
 
 # Measured on an H200 with benchmarks/kernels.py.
-STEP = Tile(rows=32, columns=64)
+STEP = Tile(rows=64, columns=64, stages=3)
 """Rows of weights at a time, units of one program."""
 BACK = Tile(rows=32, columns=128, stages=3)
 """Rows of one program, gates at a time."""
-GRADIENT = Tile(rows=128, columns=128, stages=3)
+GRADIENT = Tile(rows=128, columns=128, warps=8, stages=3)
 """Rows and gates of one program."""
-CELL = Tile(rows=32, columns=64)
-"""Units of one program of the cell's gradient."""
+CELL = Tile(rows=8, columns=64)
+"""Sequences and units of one program of the cell's gradient."""
 POINTWISE = Tile(rows=8, columns=256)
 """Weights of one program of Adam."""
 ENCODER = Tile(rows=64, columns=64)
