@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from grue.agents import targets
-from grue.agents.gating import ACQLH, CQLH, GATES, MASKING, NONE
+from grue.agents.gating import ACQLH, CQLH, GATES, MASKING, NONE, ORACLE
 
 Q_NEXT = jnp.array([[1.0, 4.0, 2.0], [3.0, -1.0, 0.5]])
 ADMISSIBILITY = jnp.array([0.25, 1.0])
@@ -32,6 +32,17 @@ def test_next_value_by_gate(jit: bool, gate: int, expected: list[float]) -> None
     function = jax.jit(targets.next_value) if jit else targets.next_value
     found = function(jnp.int32(gate), Q_NEXT, SAME, ADMISSIBILITY)
     np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_the_oracle_bounds_the_maximum() -> None:
+    """The second state allows nothing: all are compared. Room past the commands does not count."""
+    possible = jnp.zeros((2, 8), bool).at[0, 0].set(True).at[:, 7].set(True)
+    found = targets.next_value(ORACLE, Q_NEXT, SAME, ADMISSIBILITY, possible)
+    np.testing.assert_array_equal(found, [Q_NEXT[0, 0], Q_NEXT[1].max()])
+    assert Q_NEXT[0, 0] < Q_NEXT[0].max()
+    for gate in (NONE, MASKING):
+        bounded = targets.next_value(gate, Q_NEXT, SAME, ADMISSIBILITY, possible)
+        np.testing.assert_array_equal(bounded, Q_NEXT.max(-1))
 
 
 def test_a_command_known_to_do_nothing_keeps_only_its_own_value() -> None:

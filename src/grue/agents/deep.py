@@ -46,7 +46,12 @@ class DeepAgent:
     def init(self, key: PRNGKeyArray) -> AgentState:
         """θ, θ⁻ ← θ, D = {}, J = {}"""
         network = self.make_network(key)
-        memory = replay.init(self.settings.replay_steps, self.observation_length, self.sizes.words)
+        memory = replay.init(
+            self.settings.replay_steps,
+            self.observation_length,
+            self.sizes.words,
+            commands=self.sizes.commands if self.settings.oracle_in_targets else 0,
+        )
         return AgentState(
             learner.init(network, self._learner_settings()), Kept(memory, contexts.init())
         )
@@ -97,6 +102,10 @@ class DeepAgent:
     ) -> AgentState:
         """Stores the step in D."""
         seen, step = before.seen, after.seen
+        now, then = (
+            each.admissible_set if self.settings.oracle_in_targets else None
+            for each in (seen, step)
+        )
         row = Row(
             seen.observation,
             seen.score,
@@ -104,8 +113,9 @@ class DeepAgent:
             step.reward.astype(jnp.float32),
             step.admissible,
             step.terminated,
+            now,
         )
-        last = row._replace(observation=step.observation, score=step.score)
+        last = row._replace(observation=step.observation, score=step.score, admissible_set=then)
         over = step.terminated | step.truncated
         memory = replay.add(state.kept.replay, row, last, over)
         return state._replace(kept=state.kept._replace(replay=memory))
@@ -145,6 +155,7 @@ class DeepAgent:
             gradient_clip=settings.gradient_clip,
             minimum_history=settings.minimum_history,
             consistent_with_next=settings.consistent_with_next,
+            oracle_in_targets=settings.oracle_in_targets,
             huber=settings.huber,
             precision=settings.precision,
         )

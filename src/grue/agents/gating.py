@@ -38,6 +38,8 @@ class After(NamedTuple):
     """Q(h_{t+1}, a_t), or in the form of equation (4) Q(h_t, a_t)."""
     admissibility: Float[Array, "*batch"]
     """ξ̂(h_t, a_t)"""
+    best_admissible: Float[Array, "*batch"]
+    """max_a Q(h_{t+1}, a) over what the oracle allows then."""
 
 
 def everything(belief: Belief) -> Bool[Array, " commands"]:
@@ -80,7 +82,7 @@ def alternate(after: After) -> Float[Array, "*batch"]:
 
 GATES: dict[str, Gate] = {
     "none": Gate(),
-    "oracle": Gate(lambda belief: belief.admissible_set),
+    "oracle": Gate(lambda belief: belief.admissible_set, value=lambda after: after.best_admissible),
     "dropout": Gate(drop_out, classifier=True, soft=True),
     "masking": Gate(mask, classifier=True, soft=True),
     "cqlh": Gate(value=consistent, classifier=True),

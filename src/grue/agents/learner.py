@@ -34,6 +34,8 @@ class LearnerSettings(NamedTuple):
     minimum_history: int = 6
     consistent_with_next: bool = True
     """CQLH in the form of the appendix, Q(h_{t+1}, a_t); else of equation (4), Q(h_t, a_t)."""
+    oracle_in_targets: bool = True
+    """Whether the oracle's set bounds the maximum in the targets of its gate, too."""
     huber: bool = False
     precision: str = "auto"
 
@@ -121,10 +123,10 @@ def loss(
     with jax.named_scope("sample"):
         texts = distinct_texts(batch, command_words, settings.look)
     rows, valid = jax.tree.map(lambda field: field.swapaxes(0, 1)[n:], (batch.rows, batch.valid))
-    rows = jax.tree.map(lambda field: field[:-1], rows)
 
     ours = run(network, working, texts, heads[:-1], n)
     y = sequence_targets(run(target, None, texts, heads, n), rows, settings)
+    rows = jax.tree.map(lambda field: field[:-1], rows)
     q_t = of_action(ours.values, rows.action)
     logit = of_action(ours.logits, rows.action)
     error = targets.huber_error(y, q_t) if settings.huber else targets.squared_error(y, q_t)
@@ -141,11 +143,19 @@ def loss(
 def sequence_targets(
     theirs: Outputs, rows: Row, settings: LearnerSettings
 ) -> Float[Array, "steps batch"]:
-    """TARGETS of Algorithm 1: y for every step, from the target network's view of it and after."""
+    """TARGETS of Algorithm 1: y for every step, from the target network's view of it and after.
+
+    ``rows`` are those of the steps and one more, as the outputs are.
+    """
+    possible = rows.admissible_set if settings.oracle_in_targets else None
+    following = None if possible is None else possible[1:]
+    rows = jax.tree.map(lambda field: field[:-1], rows)
     q_next = theirs.values[1:]
     same = q_next if settings.consistent_with_next else theirs.values[:-1]
     admissibility = jax.nn.sigmoid(of_action(theirs.logits[:-1], rows.action))
-    value = targets.next_value(settings.gate, q_next, of_action(same, rows.action), admissibility)
+    value = targets.next_value(
+        settings.gate, q_next, of_action(same, rows.action), admissibility, following
+    )
     return targets.q_target(rows.reward, rows.terminated, value, settings.discount)
 
 

@@ -23,6 +23,8 @@ class Row(NamedTuple):
     reward: Float[Array, "*rows"]
     admissible: Bool[Array, "*rows"]
     terminated: Bool[Array, "*rows"]
+    admissible_set: Bool[Array, "*rows commands"] | None = None
+    """At o_t, where the memory keeps it."""
 
 
 class Ring(NamedTuple):
@@ -41,6 +43,8 @@ class Stored(NamedTuple):
 
     observation: Int[Array, "capacity length"]
     facts: Int[Array, "capacity facts"]
+    admissible_set: Int[Array, "capacity bytes"] | None
+    """Eight commands to a byte."""
 
 
 class EpisodicReplay(NamedTuple):
@@ -67,9 +71,16 @@ class Sequences(NamedTuple):
 
 
 def init(
-    capacity: int, observation_length: int, words: int, shortest_episode: int = 4
+    capacity: int,
+    observation_length: int,
+    words: int,
+    shortest_episode: int = 4,
+    commands: int = 0,
 ) -> EpisodicReplay:
-    """An empty memory for so many rows of texts over so many words."""
+    """An empty memory for so many rows of texts over so many words.
+
+    With ``commands`` it keeps which of so many are admissible, too.
+    """
     episodes = max(1, capacity // shortest_episode)
 
     def ring() -> Ring:
@@ -78,7 +89,9 @@ def init(
 
     token = jnp.uint8 if words <= 256 else jnp.uint16
     stored = Stored(
-        jnp.zeros((capacity, observation_length), token), jnp.zeros((capacity, 4), jnp.int32)
+        jnp.zeros((capacity, observation_length), token),
+        jnp.zeros((capacity, 4), jnp.int32),
+        jnp.zeros((capacity, -(-commands // 8)), jnp.uint8) if commands else None,
     )
     zero = jnp.int32(0)
     return EpisodicReplay(stored, zero, zero, jnp.zeros(2, bool), ring(), ring(), ring())
@@ -149,11 +162,15 @@ def sample(
 def _pack(row: Row) -> Stored:
     reward = jax.lax.bitcast_convert_type(jnp.asarray(row.reward, jnp.float32), jnp.int32)
     flags = row.admissible + 2 * row.terminated.astype(jnp.int32)
-    return Stored(row.observation, jnp.stack([row.score, row.action, reward, flags], axis=-1))
+    facts = jnp.stack([row.score, row.action, reward, flags], axis=-1)
+    possible = row.admissible_set
+    packed = None if possible is None else jnp.packbits(possible, axis=-1)
+    return Stored(row.observation, facts, packed)
 
 
 def _unpack(stored: Stored) -> Row:
     score, action, reward, flags = jnp.moveaxis(stored.facts, -1, 0)
+    packed = stored.admissible_set
     return Row(
         stored.observation.astype(jnp.int32),
         score,
@@ -161,6 +178,8 @@ def _unpack(stored: Stored) -> Row:
         jax.lax.bitcast_convert_type(reward, jnp.float32),
         flags % 2 == 1,
         flags >= 2,
+        # As many as the bytes have room for: the last ones may be no commands.
+        None if packed is None else jnp.unpackbits(packed, axis=-1).astype(bool),
     )
 
 

@@ -47,6 +47,9 @@ class Settings:
     huber: bool = False
     consistent_with_next: bool = True
     """CQLH as in the appendix, with Q(h_{t+1}, a_t); else as in equation (4), with Q(h_t, a_t)."""
+    oracle_in_targets: bool = True
+    """With the oracle's gate the maximum in a target is over the admissible commands; else over
+    all, of which some are never tried, so that nothing corrects their values."""
 
     precision: str = "auto"
     """Of the context LSTM's products: float32, bfloat16, or by the device: bfloat16 on a GPU."""

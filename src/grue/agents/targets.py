@@ -28,16 +28,25 @@ def next_value(
     q_next: Float[Array, "*batch commands"],
     q_next_same: Float[Array, "*batch"],
     admissibility: Float[Array, "*batch"],
+    next_admissible: Bool[Array, "*batch room"] | None = None,
 ) -> Float[Array, "*batch"]:
     """The value after a step, by gate.
 
-    Ordinarily max_a Q(h', a). CQLH weighs it with the belief that the state changed at all,
-    ξ̂ · max_a Q(h', a) + (1 - ξ̂) · ``q_next_same``; ACQLH drops the second term.
+    Ordinarily max_a Q(h', a); with the oracle over the commands that are admissible then, if they
+    are given (there may be room for more than there are). CQLH weighs it with the belief that the
+    state changed at all, ξ̂ · max_a Q(h', a) + (1 - ξ̂) · ``q_next_same``; ACQLH drops the second
+    term.
 
     ``q_next_same`` is Q(h_{t+1}, a_t) in the appendix and in Algorithm 1, and Q(h_t, a_t) in
     equation (4) of the text.
     """
-    after = After(q_next.max(-1), q_next_same, admissibility)
+    possible = q_next.max(-1)
+    if next_admissible is not None:
+        may = next_admissible[..., : q_next.shape[-1]]
+        # Where nothing is admissible, as after the end, all are compared.
+        may = may | ~may.any(-1, keepdims=True)
+        possible = jnp.where(may, q_next, -jnp.inf).max(-1)
+    after = After(q_next.max(-1), q_next_same, admissibility, possible)
     return jnp.stack([each.value(after) for each in GATES.values()])[gate]
 
 
