@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from grue.experiments.records import Record, write_record
 from grue.reports.claims import CLAIMS, Claim, Judged, judge
 from grue.reports.claims_page import claims_page, counts
 from grue.reports.verdicts import (
+    SCORE,
     SPEED,
     AnyOf,
     Better,
@@ -155,6 +157,26 @@ def test_only_finished_runs_of_the_paper_count() -> None:
     assert outcome(test, sc(1, HIGH, steps=100_000)).passed is None
     unfinished = sc(1, (0.9, 0.9, 0.9), rise=(1, 1, 1, float("nan")))
     assert outcome(test, unfinished).passed is None
+
+
+def test_other_games_have_their_own_scale_and_measure() -> None:
+    """Zork I is trained longer, and told by its score."""
+    cell = Cell(SC, "zork1")
+    config = cell.config
+    assert (config.game, config.agent, config.seeds) == ("zork1", "sc", (0, 1, 2, 3, 4))
+    assert (config.steps, config.discount) == (2_000_000, 0.8)
+    record = sc(1, HIGH, steps=2_000_000, discount=0.8)
+    record = replace(
+        record,
+        config=replace(record.config, game="zork1"),
+        columns={**record.columns, "score_average": np.tile([5.0, 10.0, 30.0, 34.0], (3, 1))},
+    )
+    test = Reaches(cell, 35.0, SCORE)
+    assert str(test) == "sc on zork1: at least 35"
+    assert outcome(test, record) == Outcome(False, "34.000 ± 0.000")
+    assert str(Better(cell, Cell(BASELINE, "zork1"))) == "sc is better than drqn, zork1"
+    claim = Claim("z", "Zork", "It waits.", "so", (test, Reaches(Cell(SC, 3), 0.5)))
+    assert "\nNot yet run: level 3, zork1: sc.\n" in claims_page(judge([], (claim,)), "x")
 
 
 # Verdicts

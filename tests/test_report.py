@@ -94,14 +94,22 @@ def test_labels_tell_records_apart(tmp_path: Path) -> None:
         "sc + masking",
         "sc + masking",
     ]
-    plain = made_record(1, "drqn")
+    plain, sc = made_record(1, "drqn"), made_record(1, "sc", encoder=8)
     assert labels(plain, made_record(1, "drqn", priority=False)) == ["drqn", "drqn, no priority"]
     longer = made_record(1, "drqn", steps=2_600_000)
     assert labels(plain, longer) == ["drqn, 1,300,000 steps", "drqn, 2,600,000 steps"]
+    # What marks a condition on one game marks it on all.
+    elsewhere = made_record(2, "drqn", priority=False)
+    marked = ["drqn", "drqn, no priority", "drqn, no priority", "sc"]
+    assert labels(plain, made_record(1, "drqn", priority=False), elsewhere, sc) == marked
     read = read_records([write_record(plain, tmp_path)])
-    (first, second) = labels(*read, plain)
-    assert first == f"drqn, 1,300,000 steps, {read[0].source}"
-    assert second == "drqn, 1,300,000 steps, None"
+    assert labels(*read, plain, plain) == [
+        "drqn, 1,300,000 steps, saladworld-1/drqn-none.json",
+        "drqn, 1,300,000 steps, unsaved",
+        "drqn, 1,300,000 steps, unsaved (2)",
+    ]
+    other = made_record(1, "drqn", encoder=8, context=8, hidden=8, batch_size=8, discount=0.5)
+    assert labels(plain, other) == ["drqn", "drqn, encoder 8, context 8, 3 more settings"]
 
 
 def test_table() -> None:

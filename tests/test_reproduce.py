@@ -1,4 +1,4 @@
-"""``grue reproduce``: real training at the smoke scale, on the first level, in folders of its own."""
+"""``grue reproduce``: real training at the smoke scale, on the first level."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from multiprocessing import active_children
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +38,10 @@ def reproduce(out: Path, figure: str, *options: str) -> int:
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two figures with one condition of each: four runs."""
+    """One condition of each of two figures, the second in a process of its own: four runs."""
     folder = tmp_path_factory.mktemp("reproduce") / "out"
     assert reproduce(folder, "oracle", *ONLY_TABULAR) == 0
-    assert reproduce(folder, "sc-masking", *ONLY_DRQN) == 0
+    assert reproduce(folder, "sc-masking", *ONLY_DRQN[:-1], "2") == 0
     return folder
 
 
@@ -107,13 +106,19 @@ def test_the_same_command_again_does_nothing(out: Path, capsys) -> None:
     assert figures.items() <= again.items()
 
 
-def test_figures_share_runs(out: Path, capsys) -> None:
+def test_all_draws_what_there_is(out: Path, capsys) -> None:
     before = snapshot(out / "runs")
-    for figure in ("tasks-solved", "all-levels"):
-        assert reproduce(out, figure, "--draw-only") == 0
-    shown = capsys.readouterr().out
-    assert "level 1: sc, sc + masking; levels 2-7: drqn, sc, sc + masking" in shown
+    assert reproduce(out, "all", "--draw-only") == 0
+    shown = capsys.readouterr()
+    assert "left out, for they need a story file: zork, zork-ablation, zork-cqlh" in shown.err
+    assert "level 1: sc, sc + masking; levels 2-7: drqn, sc, sc + masking" in shown.out
+    assert shown.out.count("nothing to draw yet") == 3
+    undrawn = ("sc-gates-level-3", "sc-gates", "oracle-or-learned")
+    drawn = sorted(name for name in FIGURES if name not in undrawn and "zork" not in name)
+    files = sorted(path.name for path in (out / "figures").iterdir())
+    assert files == [f"{name}.{kind}" for name in drawn for kind in ("json", "png")]
     assert snapshot(out / "runs") == before
+
     (tasks,) = numbers(out, "tasks-solved")["bars"]
     (fraction,) = numbers(out, "sc-masking")["bars"]
     assert tasks["of_seeds"] == pytest.approx([2 * value for value in fraction["of_seeds"]])
@@ -220,38 +225,36 @@ def test_another_scale_in_the_same_folder_is_refused(out: Path, capsys) -> None:
     assert snapshot(out) == before
 
 
-@pytest.mark.slow
-def test_processes_train_the_same_and_stop_when_they_are_told(out: Path, tmp_path: Path) -> None:
-    arguments = ["reproduce", "oracle", "--out", str(tmp_path), *ONLY_TABULAR[:-1], "2"]
-    command = [sys.executable, "-m", "grue.cli", *arguments]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
-    seen = [process.stderr.readline() for _ in range(2)]
-    assert seen[0] == "2 runs, 0 are there, 2 to go\n"
-    assert f"{TABULAR}0: 1600 steps" in seen[1]
-    process.send_signal(signal.SIGTERM)
-    last = process.stderr.read().splitlines()[-1]
-    # The second run takes a moment: it may have ended before the signal came.
-    assert (process.wait(60), last) in (
-        (130, "grue: interrupted; the same command goes on"),
-        (0, f"{TABULAR}1: 1600 steps, fraction 0.50 (2 of 2)"),
-    )
-    assert reproduce(tmp_path, "oracle", *ONLY_TABULAR) == 0
-    for seed in (0, 1):
-        name = f"runs/{TABULAR}{seed}/metrics.jsonl"
-        assert (tmp_path / name).read_bytes() == (out / name).read_bytes()
+class Impatient(Stopping):
+    """Presses Ctrl-C a second after the start."""
+
+    def say(self, line: str) -> None:
+        if line.endswith("to go"):
+            signal.setitimer(signal.ITIMER_REAL, 1)
 
 
-def test_runs_are_shared_out_by_program_the_longest_first() -> None:
-    wish = Wish(find_figures("all"), SCALES["smoke"], (1, 7))
-    shares = share_out(wish.configs())
-    told = [(share[0].game[-1], share[0].agent, len(share)) for share in shares]
-    assert sorted(told) == [
-        (level, agent, conditions)
-        for level in "17"
-        for agent, conditions in (("drqn", 5), ("li-tabular", 1), ("sc", 5), ("tabular", 1))
-    ]
-    assert told[:2] == [("7", "sc", 5), ("1", "sc", 5)]
+def test_processes_stop_when_they_are_told(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        with pytest.raises(StoppedError, match="interrupted; the same command goes on") as stopped:
+            run_missing(tabular_wish(), Places(tmp_path), Impatient("", 0), jobs=2)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert stopped.value.exit_code == 130
+    assert active_children() == []
+
+
+@pytest.mark.parametrize("one_program", [False, True])
+def test_runs_are_shared_out_by_program_the_longest_first(one_program: bool) -> None:
+    wish = Wish(find_figures("all"), SCALES["smoke"], (1, 3), seeds=(0,))
+    shares = share_out(wish.configs(), one_program)
+    told = [(share[0].game[-1], {config.agent for config in share}, len(share)) for share in shares]
+    deep = [({"drqn", "sc"}, 10)] if one_program else [({"sc"}, 5), ({"drqn"}, 5)]
+    expected = [*deep, ({"li-tabular"}, 1), ({"tabular"}, 1)]
+    assert told[: 2 * len(deep)] == [(level, *of) for of in deep for level in "31"]
+    assert len(told) == 2 * len(expected)
+    assert all((level, *of) in told for of in expected for level in "31")
 
 
 # What is typed

@@ -382,8 +382,11 @@ def member(
     return Member(f"{config.agent}{seed}", config, heads, None, saved, notes)
 
 
-def planned(*members: Member, together: bool = True) -> list[tuple[list[str], int, int]]:
-    return [(group.names, group.step, group.heads) for group in plan(members, together)]
+def planned(
+    *members: Member, together: bool = True, one_program: bool = False
+) -> list[tuple[list[str], int, int]]:
+    groups = plan(members, together, one_program)
+    return [(group.names, group.step, group.heads) for group in groups]
 
 
 def test_what_may_differ_in_one_program() -> None:
@@ -413,6 +416,18 @@ def test_new_runs() -> None:
         (["sc1"], 0, 5),
         (["drqn0"], 0, 1),
         (["sc2"], 0, 5),
+    ]
+    # One by one and yet with one program, which has heads for all of them.
+    assert planned(*some, together=False, one_program=True) == [
+        (["sc0"], 0, 5),
+        (["sc1"], 0, 5),
+        (["drqn0"], 0, 5),
+        (["sc2"], 0, 5),
+    ]
+    begun = member(0, (100,), agent="drqn")
+    assert planned(member(0), begun, together=False, one_program=True) == [
+        (["sc0"], 0, 5),
+        (["drqn0"], 100, 1),
     ]
 
 

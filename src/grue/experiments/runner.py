@@ -12,7 +12,7 @@ from pathlib import Path
 
 import jax
 
-from grue.errors import GrueError
+from grue.errors import GrueError, UsageError
 from grue.experiments.records import (
     Record,
     check_same,
@@ -101,19 +101,23 @@ def run_missing(
     wanted = missing(records, configs)
     count = sum(len(config.seeds) for config in configs)
     to_do = sum(len(config.seeds) for config in wanted)
-    progress.say(f"{count} runs, {count - to_do} are there, {to_do} to go")
     keep_records(wish, configs, places)
+    progress.say(f"{count} runs, {count - to_do} are there, {to_do} to go")
     if not wanted:
         return records
-    if jobs is None:
-        jobs = len(free_cores()) if jax.default_backend() == "cpu" else 1
+    shared = wish.scale.one_program
     try:
+        on_cpu = jax.default_backend() == "cpu"
+        if jobs is None:
+            jobs = len(free_cores()) if on_cpu else 1
+        if jobs > 1 and not on_cpu:
+            raise UsageError(f"an accelerator is used by one process: --jobs is 1, not {jobs}")
         if jobs == 1:
             for level in by_level(wanted):
-                train_all(level, places.runs, True, None, progress, checkpoint_seconds)
+                train_all(level, places.runs, True, None, progress, checkpoint_seconds, shared)
                 keep_records(wish, level, places)
         else:
-            train_side_by_side(wanted, places.runs, jobs, progress, checkpoint_seconds)
+            train_side_by_side(wanted, places.runs, jobs, progress, checkpoint_seconds, shared)
             keep_records(wish, wanted, places)
     except Interrupted as stopped:
         raise StoppedError(

@@ -21,6 +21,8 @@ class Scale:
     settings: Mapping[str, Any] = field(default_factory=dict)
     tabular: Mapping[str, Any] = field(default_factory=dict)
     """Further settings of the tabular agents."""
+    one_program: bool = False
+    """Whether compiling takes longer than training, so that drqn had better use sc's program."""
 
     def config(self, condition: Condition, level: int, seeds: Sequence[int]) -> TrainConfig:
         own = self.tabular if condition.agent in WITHOUT_CLASSIFIER else {}
@@ -58,6 +60,7 @@ SCALES = {
         },
         # They learn as they play: the program with updates would be compiled for nothing.
         tabular={"learning_starts": 1_600},
+        one_program=True,
     ),
 }
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from grue.errors import GrueError
 from grue.training.config import TrainConfig
 from grue.training.metrics import Row
-from grue.training.programs import open_game, own_heads, shared_part
+from grue.training.programs import ONE_PROGRAM, open_game, own_heads, shared_part
 from grue.training.train import Progress, train_all
 
 WAIT = 0.5
@@ -39,18 +39,24 @@ def free_cores() -> list[int]:
     return list(range(os.cpu_count() or 1))
 
 
-def share_out(configs: Sequence[TrainConfig]) -> list[list[TrainConfig]]:
+def share_out(configs: Sequence[TrainConfig], one_program: bool) -> list[list[TrainConfig]]:
     """The runs of each program together, those of the program that takes longest first."""
     groups: dict[tuple, list[TrainConfig]] = {}
     for config in configs:
-        key = (shared_part(config), own_heads(config))
-        groups.setdefault(key, []).append(config)
+        heads = None if one_program else _heads(config)
+        groups.setdefault((shared_part(config), heads), []).append(config)
 
-    def cost(key: tuple) -> tuple:
-        config, heads = key
-        return heads, len(open_game(config.game, config.episode_steps).commands)
+    def cost(share: list[TrainConfig]) -> tuple:
+        commands = len(open_game(share[0].game, share[0].episode_steps).commands)
+        runs = sum(len(config.seeds) for config in share)
+        return max(map(_heads, share)), runs, commands
 
-    return [groups[key] for key in sorted(groups, key=cost, reverse=True)]
+    return sorted(groups.values(), key=cost, reverse=True)
+
+
+def _heads(config: TrainConfig) -> int:
+    """Other agents have none, and take their time to be made."""
+    return own_heads(config) if config.agent in ONE_PROGRAM else 0
 
 
 def train_side_by_side(
@@ -59,16 +65,17 @@ def train_side_by_side(
     jobs: int,
     progress: Progress,
     checkpoint_seconds: float,
+    one_program: bool,
 ) -> None:
     """Trains configs in so many processes. A signal stops them all, after a checkpoint of each."""
     context = get_context("spawn")
-    shares = share_out(configs)
+    shares = share_out(configs, one_program)
     said, taken = context.Queue(), context.Value("i", 0)
-    cores = free_cores()
+    cores, options = free_cores(), (checkpoint_seconds, one_program)
     processes = [
         context.Process(
             target=_work,
-            args=(shares, taken, said, out, cores[number % len(cores)], checkpoint_seconds),
+            args=(shares, taken, said, out, cores[number % len(cores)], options),
             daemon=True,
         )
         for number in range(min(jobs, len(shares)))
@@ -78,6 +85,9 @@ def train_side_by_side(
         try:
             _start(processes)
             _listen(processes, said, runs, progress)
+        except KeyboardInterrupt:
+            progress.say("stopping: the runs under way write a checkpoint")
+            raise
         finally:
             _end(processes)
 
@@ -162,7 +172,7 @@ def _work(
     said: Any,
     out: Path,
     core: int,
-    checkpoint_seconds: float,
+    options: tuple[float, bool],
 ) -> None:
     """Takes one share after the other, as long as there are any."""
     os.setpgrp()  # Ctrl-C is for the process that listens; it asks this one to stop.
@@ -175,7 +185,7 @@ def _work(
                 number, taken.value = taken.value, taken.value + 1
             if number >= len(shares):
                 break
-            train_all(shares[number], out, True, False, _Teller(said), checkpoint_seconds)
+            train_all(shares[number], out, True, False, _Teller(said), *options)
         said.put(Said("over"))
     except KeyboardInterrupt:
         said.put(Said("stopped"))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from grue.experiments.scales import SCALES
 from grue.reports.claims import NEAR, SOLVES, WELL, Judged
-from grue.reports.reproduce import tell_missing
+from grue.reports.reproduce import spans
 from grue.reports.statistics import RESAMPLES
 from grue.reports.verdicts import LEAST_SEEDS
 from grue.training.config import TrainConfig
@@ -35,9 +34,21 @@ def terms() -> tuple[str, ...]:
 
 
 def missing_words(judged: Judged) -> str:
-    """What a claim still needs: "level 2: sc, drqn"."""
-    configs = [cell.config for cell in judged.verdict.missing]
-    return tell_missing(configs, SCALES["paper"].seeds)
+    """What a claim still needs: "levels 2, 4-7: sc, drqn"."""
+    conditions: dict[int | str, list[str]] = {}
+    for cell in judged.verdict.missing:
+        conditions.setdefault(cell.level, []).append(cell.condition.label)
+    places: dict[str, list[int | str]] = {}
+    for level, labels in conditions.items():
+        places.setdefault(", ".join(labels), []).append(level)
+    return "; ".join(f"{_places(levels)}: {labels}" for labels, levels in places.items())
+
+
+def _places(levels: Sequence[int | str]) -> str:
+    numbers = [level for level in levels if isinstance(level, int)]
+    others = [level for level in levels if isinstance(level, str)]
+    told = [f"level{'s' * (len(numbers) > 1)} {spans(numbers)}"] if numbers else []
+    return ", ".join(told + others)
 
 
 def counts(judged: Sequence[Judged]) -> str:

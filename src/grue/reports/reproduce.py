@@ -96,14 +96,13 @@ def reproduce(
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
 ) -> list[Drawn]:
     """Runs what is missing and draws all figures."""
-    configs = wish.configs()
-    if draw_only or not configs:
-        records = places.read()
-    else:
-        with Display() as display:
-            if len(wish.figures) > 1:
-                names = ", ".join(figure.name for figure in left_out())
-                display.say(f"left out, for they need a story file: {names}")
+    with Display() as display:
+        if len(wish.figures) > 1:
+            names = ", ".join(figure.name for figure in left_out())
+            display.say(f"left out, for they need a story file: {names}")
+        if draw_only or not wish.configs():
+            records = places.read()
+        else:
             records = run_missing(wish, places, display, jobs, checkpoint_seconds)
     return [draw_figure(figure, wish, records, places.out / "figures") for figure in wish.figures]
 

@@ -12,8 +12,11 @@ from grue.experiments.records import Record
 from grue.reports.curves import describe, switches_of
 from grue.reports.picture import short_number
 from grue.reports.statistics import Estimate, StepsToSolve, interquartile_mean, steps_to_solve
+from grue.training.config import TrainConfig, setting_names
 
 NOTHING = "–"
+MOST_SETTINGS = 3
+"""In a label."""
 
 
 @dataclass(frozen=True)
@@ -37,21 +40,47 @@ class Named:
 
 
 def named(records: Sequence[Record]) -> tuple[Named, ...]:
-    """Labels tell agent, gate and the settings in which records differ; then how many steps they
-    were to be trained, and at last where they were read."""
-    switches = switches_of([record.config for record in records])
-    labels = [describe(record.config, switches) for record in records]
-    further = (
-        lambda record: f"{record.config.steps:,} steps",
-        lambda record: str(record.source),
-    )
-    for tell in further:
-        counts = Counter(zip((record.game for record in records), labels, strict=True))
+    """Labels tell agent and gate; where records of one game share them, the settings in which
+    these differ, then how many steps they were to be trained, and at last where they were read."""
+    groups: dict[tuple[str, str], list[TrainConfig]] = {}
+    for record in records:
+        groups.setdefault((record.game, record.label), []).append(record.config)
+    switches = {name for configs in groups.values() for name in switches_of(configs)}
+    ordered = [name for name in setting_names() if name in switches]
+    labels = [_short(describe(record.config, ordered)) for record in records]
+    for tell in (_planned, _place):
+        counts = _counts(records, labels)
         labels = [
             label if counts[record.game, label] == 1 else f"{label}, {tell(record)}"
             for record, label in zip(records, labels, strict=True)
         ]
-    return tuple(Named(label, record) for label, record in zip(labels, records, strict=True))
+    seen: Counter[tuple[str, str]] = Counter()
+    entries = []
+    for record, label in zip(records, labels, strict=True):
+        seen[record.game, label] += 1
+        number = seen[record.game, label]
+        entries.append(Named(label if number == 1 else f"{label} ({number})", record))
+    return tuple(entries)
+
+
+def _short(label: str) -> str:
+    """At most three settings: more would leave a picture no room."""
+    parts = label.split(", ")
+    if len(parts) <= MOST_SETTINGS + 1:
+        return label
+    return ", ".join([*parts[:MOST_SETTINGS], f"{len(parts) - MOST_SETTINGS} more settings"])
+
+
+def _planned(record: Record) -> str:
+    return f"{record.config.steps:,} steps"
+
+
+def _place(record: Record) -> str:
+    return "unsaved" if record.source is None else "/".join(record.source.parts[-2:])
+
+
+def _counts(records: Sequence[Record], labels: Sequence[str]) -> Counter[tuple[str, str]]:
+    return Counter(zip((record.game for record in records), labels, strict=True))
 
 
 def games_of(entries: Sequence[Named]) -> list[str]:

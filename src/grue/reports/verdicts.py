@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 
@@ -34,8 +34,16 @@ def _over_training(record: Record) -> np.ndarray:
     return np.nanmean(record.columns["fraction_average"], axis=1)
 
 
+def _last_score(record: Record) -> np.ndarray:
+    return record.columns["score_average"][:, -1]
+
+
 FINAL = Measure("the fraction of subtasks at the end", lambda record: record.final)
 SPEED = Measure("the fraction of subtasks over all of training", _over_training)
+SCORE = Measure("the score at the end", _last_score)
+
+OTHER_GAMES: Mapping[str, Mapping[str, Any]] = {"zork1": {"steps": 2_000_000, "discount": 0.8}}
+"""How the paper trains on a game that is no level of SaladWorld."""
 
 
 @dataclass(frozen=True)
@@ -43,14 +51,23 @@ class Cell:
     """A condition on a game, at the paper's scale."""
 
     condition: Condition
-    level: int
+    level: int | str
+    """Of SaladWorld, or the name of another game."""
 
     @property
     def config(self) -> TrainConfig:
-        return SCALES["paper"].config(self.condition, self.level, SCALES["paper"].seeds)
+        paper = SCALES["paper"]
+        if isinstance(self.level, int):
+            return paper.config(self.condition, self.level, paper.seeds)
+        own = {"game": self.level, **OTHER_GAMES[self.level]}
+        return replace(paper.config(self.condition, 1, paper.seeds), **own)
+
+    @property
+    def place(self) -> str:
+        return f"level {self.level}" if isinstance(self.level, int) else self.level
 
     def __str__(self) -> str:
-        return f"{self.condition.label} on level {self.level}"
+        return f"{self.condition.label} on {self.place}"
 
 
 @dataclass(frozen=True)
@@ -113,6 +130,7 @@ class Reaches(Test):
 
     cell: Cell
     bound: float
+    measure: Measure = FINAL
 
     @property
     def cells(self) -> tuple[Cell, ...]:
@@ -122,7 +140,7 @@ class Reaches(Test):
         return f"{self.cell}: at least {self.bound:g}"
 
     def judge(self, *records: Record) -> Outcome:
-        values = FINAL.of(records[0])
+        values = self.measure.of(records[0])
         return Outcome(bool(values.mean() >= self.bound), spoken(values))
 
 
@@ -174,8 +192,8 @@ class Comparison(Test):
         same = self.ours.level == self.theirs.level
         theirs = self.theirs.condition.label if same else str(self.theirs)
         ours = self.ours.condition.label if same else str(self.ours)
-        level = f", level {self.ours.level}" if same else ""
-        return f"{ours} {self.relation()} {theirs}{level}"
+        place = f", {self.ours.place}" if same else ""
+        return f"{ours} {self.relation()} {theirs}{place}"
 
     def judge(self, *records: Record) -> Outcome:
         ours, theirs = map(self.measure.of, records)

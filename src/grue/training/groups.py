@@ -48,9 +48,13 @@ class Group:
         return [member.name for member in self.members]
 
 
-def plan(members: Sequence[Member], together: bool) -> list[Group]:
-    """Groups of runs; with ``together`` as large as they can be."""
-    alike = _by(members, lambda m: shared_part(m.config)) if together else [[m] for m in members]
+def plan(members: Sequence[Member], together: bool, one_program: bool = False) -> list[Group]:
+    """Groups of runs; with ``together`` as large as they can be.
+
+    With ``one_program`` runs by themselves use a program that serves all of them.
+    """
+    shared = together or one_program
+    alike = _by(members, lambda m: shared_part(m.config)) if shared else [[m] for m in members]
     groups: list[Group] = []
     for some in alike:
         rest = list(some)
@@ -63,7 +67,7 @@ def plan(members: Sequence[Member], together: bool) -> list[Group]:
         def place(member: Member, most: int = most) -> tuple[int, int]:
             return member.latest, member.notes["heads"] if member.saved else most
 
-        for same in _by(rest, place):
+        for same in _by(rest, place) if together else [[member] for member in rest]:
             groups.append(Group(same, *place(same[0])))
     return groups
 

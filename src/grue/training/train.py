@@ -105,12 +105,14 @@ def train_all(
     together: bool | None = None,
     progress: Progress | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    one_program: bool = False,
 ) -> Result:
     """Trains several configs.
 
     ``together`` trains the runs that can share a program side by side; by default on an
-    accelerator and not on a CPU. A checkpoint is written at the end, when a signal asks to stop,
-    and every so many seconds.
+    accelerator and not on a CPU. With ``one_program`` runs that are trained one by one share it
+    too: less is compiled, and the smallest of them takes the time of the largest. A checkpoint is
+    written at the end, when a signal asks to stop, and every so many seconds.
     """
     if resume and out is None:
         raise UsageError("only runs that were written can be resumed: give out, their folder")
@@ -124,7 +126,7 @@ def train_all(
         progress.say(events.NOT_INSTALLED)
     results: dict[str, RunResult] = {}
     with _Stop(out is not None) as stop:
-        for group in plan(members, together):
+        for group in plan(members, together, one_program):
             trainer = _Trainer(group, stop, progress, checkpoint_seconds)
             results |= trainer.train()
     return Result([results[member.name] for member in members])
