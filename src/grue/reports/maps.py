@@ -10,13 +10,10 @@ import numpy as np
 
 from grue.games.game import Game
 from grue.reports.map import map_figure
-from grue.reports.picture import PAPER, save_picture
+from grue.reports.picture import DOTS, PAPER, save_picture
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-DOTS = 160
-"""To an inch."""
 
 
 def draw_maps(games: Sequence[Game], path: str | Path) -> Path:
