@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,3 +45,37 @@ def env(level: int, hosted: Callable[[int], HostedEnv]) -> HostedEnv:
 def rng(request: pytest.FixtureRequest) -> random.Random:
     """Seeded by the test's own name, so that a failure comes back."""
     return random.Random(request.node.nodeid)
+
+
+@pytest.fixture(scope="session")
+def zork_file() -> Callable[[int], Path]:
+    """The story file of a release of Zork I; it lies beside the checkout, or in GRUE_SHARED."""
+    beside = Path(__file__).resolve().parents[2] / "shared"
+    folder = Path(os.environ.get("GRUE_SHARED", beside)) / "zork"
+
+    def get(release: int) -> Path:
+        path = folder / {88: "zork1.z5", 119: "zork1-r119.z3"}[release]
+        if not path.exists():
+            pytest.skip(f"Zork I does not come with grue: there is no {path}")
+        return path
+
+    return get
+
+
+@pytest.fixture(scope="session")
+def two_lamps(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A game whose parser asks which lamp is meant: the compiler refuses it."""
+    import textworld
+    from textworld.generator import compile_game
+    from textworld.generator.game import Event, Quest
+
+    maker: Any = textworld.GameMaker()  # whose annotations are not those it takes
+    hall = maker.new_room("hall")
+    maker.set_player(hall)
+    stand = maker.new(type="s", name="stand")
+    lamps = [maker.new(type="o", name=name) for name in ("lamp", "green lamp")]
+    hall.add(stand, *lamps)
+    maker.quests = [Quest([Event(conditions=[maker.new_fact("on", lamps[1], stand)])], reward=1)]
+    options = textworld.GameOptions()
+    options.path = str(tmp_path_factory.mktemp("lamps") / "lamps.z8")
+    return Path(compile_game(maker.build(), options))

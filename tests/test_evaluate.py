@@ -23,7 +23,7 @@ from grue.agents import gating
 from grue.agents.agent import Agent, AgentState, Condition, Episode
 from grue.agents.network import Network
 from grue.agents.registry import make_agent
-from grue.engine.compiled import CompiledEnv
+from grue.engine.environment import Environment
 from grue.errors import GrueError, UsageError
 from grue.reports.transcript import tell, tell_briefly
 from grue.training import evaluate as evaluating
@@ -58,7 +58,7 @@ SIZE = 4
 
 
 class Trained(NamedTuple):
-    env: CompiledEnv
+    env: Environment
     agent: Agent
     state: AgentState
     condition: Condition

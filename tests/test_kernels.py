@@ -90,6 +90,23 @@ def test_texts_are_read_as_the_plain_scan_reads_them(machine: str, plain_encodin
     close(eqx.filter_jit(eqx.filter_value_and_grad(total))(encoder), wanted)
 
 
+def test_many_words_are_added_up_as_few_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Row by row, not by a product: the same sums."""
+    texts = jnp.asarray(some_texts(BLOCK))
+    found, _ = make_pool(texts)
+    encoder = TextEncoder(SIZES, jax.random.key(0))
+    slopes = []
+    for most in (cpu.MANY_WORDS, 8):
+        monkeypatch.setattr(cpu, "MANY_WORDS", most)
+
+        def total(table: jax.Array) -> jax.Array:
+            return jnp.square(cpu.encode(table, encoder.recurrent, found)).sum()
+
+        slopes.append(jax.jit(jax.grad(total))(encoder.table()))
+    assert SIZES.words > 8
+    close(*slopes)
+
+
 def test_more_texts_than_are_read_together() -> None:
     encoder = TextEncoder(SIZES, jax.random.key(0))
     texts = jnp.asarray(CHANCE.integers(1, SIZES.words, (2 * cpu.TOGETHER + 9, 5)))

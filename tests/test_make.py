@@ -22,25 +22,6 @@ from grue.games.gamefile import compiled_path, load_compiled
 pytestmark = pytest.mark.filterwarnings("ignore::jericho.UnsupportedGameWarning")
 
 
-@pytest.fixture(scope="session")
-def two_lamps(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A game whose parser asks which lamp is meant: the compiler refuses it."""
-    import textworld
-    from textworld.generator import compile_game
-    from textworld.generator.game import Event, Quest
-
-    maker: Any = textworld.GameMaker()  # whose annotations are not those it takes
-    hall = maker.new_room("hall")
-    maker.set_player(hall)
-    stand = maker.new(type="s", name="stand")
-    lamps = [maker.new(type="o", name=name) for name in ("lamp", "green lamp")]
-    hall.add(stand, *lamps)
-    maker.quests = [Quest([Event(conditions=[maker.new_fact("on", lamps[1], stand)])], reward=1)]
-    options = textworld.GameOptions()
-    options.path = str(tmp_path_factory.mktemp("lamps") / "lamps.z8")
-    return Path(compile_game(maker.build(), options))
-
-
 REASON = "the parser may take 'lamp' for 'green lamp'"
 
 

@@ -10,6 +10,8 @@ import pytest
 
 import grue
 from grue.games.game import Exit, Room, Subtask, Thing
+from grue.games.registry import load_textworld
+from grue.games.stories import Story
 
 
 @pytest.fixture
@@ -38,7 +40,8 @@ def test_shipped_games_are_read_once() -> None:
     [
         ("saladworld-8", "did you mean saladworld-7?"),
         ("saladword-3", "did you mean saladworld-3?"),
-        ("SaladWorld", "the games are saladworld-1 to saladworld-7, or the path of a story file"),
+        ("SaladWorld", "the games are saladworld-1 to saladworld-7, zork1, or the path of a story"),
+        ("zork", "did you mean zork1?"),
     ],
 )
 def test_unknown_name(name: str, hint: str) -> None:
@@ -70,9 +73,13 @@ def test_path_of_no_file(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_story_without_its_game_file(copy: Path) -> None:
+    """It is a Z-machine story like any other."""
     copy.with_suffix(".json").unlink()
-    with pytest.raises(grue.UsageError, match=r"mine\.z8 has no mine\.json beside it"):
-        grue.load(copy)
+    story = grue.load(copy)
+    assert isinstance(story, Story)
+    assert (story.name, story.story, story.file.version) == ("mine", copy, 8)
+    with pytest.raises(grue.UsageError, match=r"mine\.z8 is a Z-machine story, and its world is"):
+        load_textworld(copy)
 
 
 @pytest.mark.parametrize("text", ["", "{", "salad", '{"world": '])

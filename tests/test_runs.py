@@ -61,6 +61,7 @@ def sums(**values: float) -> Sums:
         "wrongly_admitted": 50,
         "wrongly_rejected": 75,
         "updates": 25,
+        "failures": 0,
     } | values
     numbers = {name: single(value) for name, value in known.items()}
     heads = np.array([75, 25, 0, 0, 0], np.float32)
@@ -103,6 +104,7 @@ def test_a_row() -> None:
         "admissible": 0.3,
         "heads": [0.75, 0.25],
         "updates": 25,
+        "failures": 0,
     }
     assert tuple(make_row(CONFIG, 100, sums(), 2, [])) == COLUMNS
 
@@ -247,6 +249,16 @@ def test_rows_are_written_and_read(folder: Path) -> None:
     np.testing.assert_array_equal(curve, [0.75] * 5)
     assert run.final["score"] == 7.5
     assert set(run.final) == set(metrics.AVERAGED)
+
+
+def test_rows_of_an_earlier_grue(folder: Path) -> None:
+    """It did not count what failed: nothing did."""
+    fill(folder, 2)
+    wanted = read_rows(folder)
+    old = [{name: row[name] for name in row if name != "failures"} for row in wanted]
+    text = "".join(json.dumps(row) + "\n" for row in old)
+    (folder / "metrics.jsonl").write_text(text)
+    assert read_rows(folder) == wanted
 
 
 def test_a_damaged_line_is_refused_by_its_number(folder: Path) -> None:

@@ -31,7 +31,6 @@ from rich.console import Console
 import grue
 from grue import TrainConfig, cli
 from grue.agents.agent import AgentState, Condition, Losses
-from grue.errors import CannotCompileError
 from grue.training import events, programs
 from grue.training import train as host
 from grue.training.algorithm import Program, Run, Sums
@@ -371,19 +370,6 @@ def test_refused(arguments: list[str], reason: str, tmp_path, monkeypatch, capsy
     monkeypatch.setattr(host, "build", None)
     assert reason in refused(capsys, ["train", *arguments])
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_hosted_game_is_refused(tmp_path: Path, monkeypatch, capsys) -> None:
-    def cannot(*arguments: Any) -> None:
-        raise CannotCompileError("the rule 'juggle' is not known")
-
-    monkeypatch.setattr(programs, "make", cannot)
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "juggler.z8").touch()
-    assert refused(capsys, ["train", "juggler.z8"]) == (
-        f"grue: {tmp_path}/juggler.z8 only plays on the hosted engine, and training needs a "
-        "compiled game (the rule 'juggle' is not known)"
-    )
 
 
 def test_folders_that_are_there(counting: Counting, tmp_path: Path, capsys) -> None:

@@ -50,6 +50,11 @@ def test_json_goes_there_and_back() -> None:
     assert TrainConfig.from_json(older) == config
 
 
+def test_an_unknown_setting() -> None:
+    with pytest.raises(grue.UsageError, match="no setting 'contxt'; the nearest is 'context'"):
+        grue.TrainConfig(contxt=3)
+
+
 def test_json_with_an_unknown_setting() -> None:
     with pytest.raises(grue.UsageError, match="no setting 'contxt'; the nearest is 'context'"):
         TrainConfig.from_json({"contxt": 3})

@@ -13,8 +13,10 @@ import typer
 
 from grue import __version__
 from grue.errors import GrueError
+from grue.games import zork
 from grue.games.game import Game
-from grue.games.registry import game_names, load
+from grue.games.registry import game_names, load, load_textworld
+from grue.games.stories import Story
 
 INTERRUPTED = 130
 # Typer brings a click of its own and names only some of its errors: this is what they all are.
@@ -29,7 +31,17 @@ app = typer.Typer(
 GameName = Annotated[
     str,
     typer.Argument(
-        metavar="GAME", help="saladworld-1 to saladworld-7, or the path of a story file."
+        metavar="GAME", help="saladworld-1 to saladworld-7, zork1, or the path of a story file."
+    ),
+]
+StoryPath = Annotated[
+    Path | None,
+    typer.Option("--story", metavar="PATH", help="The story file of zork1; else GRUE_ZORK1's."),
+]
+CommandsPath = Annotated[
+    Path | None,
+    typer.Option(
+        "--commands", metavar="FILE", help="The commands of a Z-machine story, one on each line."
     ),
 ]
 
@@ -47,15 +59,17 @@ def _top(
 def games(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """List the games that come with grue."""
-    rows = [_describe(load(name)) for name in game_names()]
+    """List the games: those that come with grue, and the one that needs a story file."""
+    rows = [_describe(load_textworld(name)) for name in game_names()]
+    rows.append({**dict.fromkeys(rows[0]), "name": zork.NAME, "max_score": zork.MAX_SCORE})
     if as_json:
         print(json.dumps(rows, indent=2))
         return
-    _print_table(list(rows[0]), [list(row.values()) for row in rows])
+    told = [["-" if value is None else value for value in row.values()] for row in rows]
+    _print_table(list(rows[0]), told)
 
 
-def _describe(game: Game) -> dict[str, str | int]:
+def _describe(game: Game) -> dict[str, str | int | None]:
     return {
         "name": game.name,
         "rooms": len(game.rooms),
@@ -76,11 +90,12 @@ def play(
     transcript: Annotated[
         Path | None, typer.Option(help="Write the game to this file, which must not exist.")
     ] = None,
+    story: StoryPath = None,
 ) -> None:
     """Play a game in the terminal."""
     from grue.play import play as play_game
 
-    play_game(load(game), hints, seed, transcript)
+    play_game(load(game, story), hints, seed, transcript)
 
 
 @app.command()
@@ -89,9 +104,10 @@ def walkthrough(
     run: Annotated[
         bool, typer.Option("--run", help="Play it on the real game and show the score.")
     ] = False,
+    story: StoryPath = None,
 ) -> None:
     """Print commands that finish a game with the full score."""
-    loaded = load(game)
+    loaded: Game | Story = load(game, story)
     if not loaded.walkthrough:
         raise GrueError(f"{loaded.name} comes with no walkthrough")
     if run:
@@ -100,13 +116,13 @@ def walkthrough(
         print("\n".join(loaded.walkthrough))
 
 
-def _run_walkthrough(game: Game) -> None:
-    from grue.engine.hosted import HostedEnv
+def _run_walkthrough(game: Game | Story) -> None:
+    from grue.engine.stories import host
     from grue.play import follow_walkthrough
 
     width = max(len(command) for command in game.walkthrough)
     outcome = None
-    for outcome in follow_walkthrough(HostedEnv(game)):
+    for outcome in follow_walkthrough(host(game)):
         print(f"{outcome.command:{width}}  {outcome.step.score:>3}/{game.max_score}")
     over = outcome is not None and outcome.step.terminated
     score = outcome.step.score if outcome else 0
@@ -126,7 +142,7 @@ def map_(
     """Draw a game's rooms, ways, doors and things."""
     from grue.reports.map import draw_map
 
-    loaded = load(game)
+    loaded = load_textworld(game)
     print(draw_map(loaded, output or Path(f"{loaded.name}.png")))
 
 
@@ -141,7 +157,7 @@ def compile_(
     from grue.engine.compiler.build import compile_game
     from grue.games.gamefile import compiled_path
 
-    loaded = load(game)
+    loaded = load_textworld(game)
     path = output or compiled_path(loaded)
     compile_game(loaded).save(path)
     print(path)
@@ -160,7 +176,7 @@ def verify(
 
     from grue.engine.verify import verify as compare
 
-    load(game)  # A wrong name is told before any process starts.
+    load_textworld(game)  # A wrong name is told before any process starts.
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(game, total=steps)
         report = compare(game, steps, seed, jobs, lambda n: progress.advance(task, n))
@@ -200,6 +216,8 @@ def train(
         bool, typer.Option("--no-priority", help="Replay all episodes alike.")
     ] = False,
     no_look: Annotated[bool, typer.Option("--no-look", help="Never force a look.")] = False,
+    story: StoryPath = None,
+    commands: CommandsPath = None,
     out: Annotated[Path, typer.Option(help="Where the run folders go.")] = Path("runs"),
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the runs that are there.")
@@ -226,6 +244,8 @@ def train(
         "seeds": seeds,
         "priority": False if no_priority else None,
         "look_every": 0 if no_look else None,
+        "story": None if story is None else str(story),
+        "commands": None if commands is None else str(commands),
     }
     configs = command.conditions(game, preset, values or (), options)
     rows = command.train(configs, out, resume, together, checkpoint_seconds)
@@ -256,6 +276,8 @@ def eval_(
 
     with Console(stderr=True).status("Playing"):
         played = list(evaluate_runs(folder, episodes, seed, greedy))
+    for note in (note for run in played for note in run.notes):
+        print(note, file=sys.stderr)
     if as_json:
         print(json.dumps([run.to_json(transcript) for run in played], indent=2))
         return
@@ -371,9 +393,13 @@ def bench_env(
 
 @bench.command("train")
 def bench_train(
+    game: Annotated[
+        str | None, typer.Argument(metavar="[GAME]", help="One game, in place of --games.")
+    ] = None,
     games: Annotated[
         str, typer.Option(help="Games, with commas.")
     ] = "saladworld-1,saladworld-3,saladworld-7",
+    story: StoryPath = None,
     agents: Annotated[str, typer.Option(help="drqn, sc or both.")] = "drqn,sc",
     gates: Annotated[str, typer.Option(help="Gates, with commas.")] = "masking",
     runs: Annotated[
@@ -391,7 +417,8 @@ def bench_train(
     """Milliseconds of an update, training steps a second, and the machine's matrix rate."""
     from grue.training.bench_command import measure, table
 
-    found = measure(games, agents, gates, runs, preset, values or (), parts)
+    chosen = games if game is None else game
+    found = measure(chosen, agents, gates, runs, preset, values or (), parts, story)
     if as_json:
         print(json.dumps(found, indent=2))
         return

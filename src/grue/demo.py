@@ -21,7 +21,7 @@ from rich.table import Table
 from grue.engine.hosted import HostedEnv
 from grue.errors import GrueError, UsageError
 from grue.games.game import Game
-from grue.games.registry import game_names, load
+from grue.games.registry import game_names, load_textworld
 from grue.play import follow_walkthrough, replace_unreadable
 from grue.reports.curves import draw_curves
 from grue.reports.map import draw_map
@@ -87,7 +87,7 @@ def tour(folder: Path, console: Console) -> None:
     results = []
     with Progress(console=console, transient=True) as progress:
         for name in progress.track(game_names(), description="Playing and drawing"):
-            game = load(name)
+            game = load_textworld(name)
             draw_map(game, folder / f"{name}.png")
             results.append(play_walkthrough(game))
     console.print(results_table(results))

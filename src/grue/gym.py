@@ -15,11 +15,12 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import read_from_shared_memory
 
-from grue.engine.hosted import HostedEnv, HostedState
 from grue.engine.step import Step
+from grue.engine.stories import host
 from grue.errors import UsageError
 from grue.games.game import Game
 from grue.games.registry import LEVELS, load
+from grue.games.stories import Story
 
 # Stories print the Z-machine's characters, which Jericho reads as Latin text.
 ASCII = "".join(chr(code) for code in range(0x20, 0x7F))
@@ -85,7 +86,7 @@ class TextGameEnv(gymnasium.Env[str, np.int64]):
 
     def __init__(
         self,
-        game: str | Path | Game,
+        game: str | Path | Game | Story,
         episode_steps: int | None = None,
         admissible: bool = False,
         render_mode: str | None = None,
@@ -94,14 +95,14 @@ class TextGameEnv(gymnasium.Env[str, np.int64]):
             raise UsageError(f"episode_steps is {episode_steps}; an episode has at least 1 step")
         if render_mode is not None and render_mode not in self.metadata["render_modes"]:
             raise UsageError(f"there is no render_mode {render_mode!r}; use 'ansi' or None")
-        self.game = game if isinstance(game, Game) else load(game)
+        self.game = game if isinstance(game, Game | Story) else load(game)
         self.commands = self.game.commands
         self.admissible = admissible
         self.render_mode = render_mode
         self.observation_space = StoryText()
         self.action_space = spaces.Discrete(len(self.commands))
-        self._env = HostedEnv(self.game, episode_steps)
-        self._state: HostedState | None = None
+        self._env: Any = host(self.game, episode_steps)
+        self._state: Any = None
         self._screen = ""
 
     def reset(

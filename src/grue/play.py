@@ -8,16 +8,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, cast
 
 from grue.errors import GrueError, UsageError
 from grue.games.game import Game
+from grue.games.stories import Story
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from grue.engine.hosted import HostedEnv, HostedState
+    from grue.engine.hosted import HostedEnv
     from grue.engine.step import Step
+    from grue.engine.stories import StoryEnv
 
 HELP = """\
 Type what you want to do: go north, take lettuce, put lettuce on counter, inventory, look.
@@ -26,13 +28,18 @@ NO_LIMIT = sys.maxsize
 HISTORY_LINES = 1000
 
 
-def play(game: Game, hints: bool, seed: int, transcript: Path | None) -> None:
+def play(game: Game | Story, hints: bool, seed: int, transcript: Path | None) -> None:
     """Plays until the game ends, or the player leaves it, or the input ends."""
-    from grue.engine.hosted import HostedEnv
+    from grue.engine.stories import host
 
+    if hints and isinstance(game, Story):
+        raise UsageError(
+            f"nobody knows which commands would change something in {game.name}: play it without "
+            "--hints"
+        )
     replace_unreadable(sys.stdin)
     replace_unreadable(sys.stdout)
-    env = HostedEnv(game, episode_steps=NO_LIMIT)
+    env = host(game, NO_LIMIT, one_life=False)
     with _open_transcript(transcript) as file, _input_history():
         Player(env, hints, seed, file).run()
     env.close()
@@ -43,11 +50,12 @@ class Turn(NamedTuple):
     step: Step
 
 
-def follow_walkthrough(env: HostedEnv) -> Iterator[Turn]:
+def follow_walkthrough(env: HostedEnv | StoryEnv) -> Iterator[Turn]:
     """Plays the walkthrough of the environment's game, until the game is over."""
-    state, _ = env.reset()
-    for command in env.game.walkthrough:
-        state, step = env.step(state, command)
+    game, playing = env.game, cast(Any, env)
+    state, _ = playing.reset(game.walkthrough_seed if isinstance(game, Story) else 0)
+    for command in game.walkthrough:
+        state, step = playing.step(state, command)
         yield Turn(command, step)
         if step.terminated:
             break
@@ -56,21 +64,26 @@ def follow_walkthrough(env: HostedEnv) -> Iterator[Turn]:
 class Player:
     """One sitting: the states so far, so that steps can be taken back."""
 
-    def __init__(self, env: HostedEnv, hints: bool, seed: int, transcript: TextIO | None) -> None:
-        self.env = env
+    def __init__(
+        self, env: HostedEnv | StoryEnv, hints: bool, seed: int, transcript: TextIO | None
+    ) -> None:
+        self.env: Any = env
         self.hints = hints
         self.seed = seed
         self.transcript = transcript
-        self.past: list[tuple[HostedState, Step]] = []
+        self.past: list[tuple[Any, Step]] = []
         self.console = _console()
 
     @property
-    def state(self) -> HostedState:
+    def state(self) -> Any:
         return self.past[-1][0]
 
     @property
     def score(self) -> str:
-        return f"score {self.state.score}/{self.env.game.max_score}"
+        if self.env.score_refusal is not None:
+            return "its score is not known"
+        most = self.env.max_score
+        return f"score {self.state.score}" + ("" if most is None else f"/{most}")
 
     def run(self) -> None:
         self.restart()

@@ -17,7 +17,7 @@ from grue.agents.learner import Learner, LearnerSettings
 from grue.agents.network import Memory, Network, NetworkSizes
 from grue.agents.replay import EpisodicReplay, Row, Sequences
 from grue.agents.settings import Settings
-from grue.engine.compiled import CompiledEnv
+from grue.engine.environment import Environment
 from grue.engine.step import Step
 
 
@@ -27,7 +27,7 @@ class Kept(NamedTuple):
 
 
 class DeepAgent:
-    def __init__(self, env: CompiledEnv, settings: Settings, heads: int) -> None:
+    def __init__(self, env: Environment, settings: Settings, heads: int) -> None:
         self.heads = heads
         self.settings = settings
         self.look = env.commands.index("look")

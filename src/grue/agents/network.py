@@ -49,8 +49,8 @@ class TextEncoder(eqx.Module):
         keys = jax.random.split(key, 3)
         gates = 4 * sizes.encoder
         self.embedding = jax.random.normal(keys[0], (sizes.words, sizes.embedding))
-        self.inward = _uniform(keys[1], (sizes.embedding, gates), sizes.encoder)
-        self.recurrent = _uniform(keys[2], (sizes.encoder, gates), sizes.encoder)
+        self.inward = uniform(keys[1], (sizes.embedding, gates), sizes.encoder)
+        self.recurrent = uniform(keys[2], (sizes.encoder, gates), sizes.encoder)
         self.bias = jnp.zeros(gates)
 
     def table(self) -> Float[Array, "words gates"]:
@@ -88,7 +88,7 @@ class ContextLSTM(eqx.Module):
     def __init__(self, sizes: NetworkSizes, key: PRNGKeyArray) -> None:
         gates = 4 * sizes.context
         shape = (sizes.heads, 2 * sizes.encoder + sizes.context, gates)
-        self.weights = select.laid_out(_uniform(key, shape, sizes.context))
+        self.weights = select.laid_out(uniform(key, shape, sizes.context))
         self.bias = jnp.zeros((sizes.heads, gates))
 
     def __call__(
@@ -113,10 +113,10 @@ class ActionScorer(eqx.Module):
     def __init__(self, sizes: NetworkSizes, key: PRNGKeyArray) -> None:
         keys = jax.random.split(key)
         shape = (sizes.heads, sizes.context, sizes.hidden)
-        self.first = _uniform(keys[0], shape, sizes.context)
+        self.first = uniform(keys[0], shape, sizes.context)
         self.first_bias = jnp.zeros((sizes.heads, sizes.hidden))
         shape = (sizes.heads, sizes.hidden, sizes.commands)
-        self.second = _uniform(keys[1], shape, sizes.hidden)
+        self.second = uniform(keys[1], shape, sizes.hidden)
         self.second_bias = jnp.zeros((sizes.heads, sizes.commands))
 
     def __call__(
@@ -215,6 +215,7 @@ class Network(eqx.Module):
         return jax.lax.scan(one, self.memory(), (heads, inputs))[1]
 
 
-def _uniform(key: PRNGKeyArray, shape: tuple[int, ...], fan: int) -> Array:
+def uniform(key: PRNGKeyArray, shape: tuple[int, ...], fan: int) -> Array:
+    """Weights to begin with, for so many inputs."""
     bound = 1 / math.sqrt(fan)
     return jax.random.uniform(key, shape, minval=-bound, maxval=bound)

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from grue.agents.agent import Agent
 from grue.agents.settings import Settings
-from grue.engine.compiled import CompiledEnv
+from grue.engine.environment import Environment
 from grue.errors import UsageError
 
-Maker = Callable[[CompiledEnv, Settings], Agent]
+Maker = Callable[[Environment, Settings], Agent]
 AGENTS: dict[str, Maker] = {}
 
 
@@ -23,39 +23,47 @@ def register(name: str) -> Callable[[Maker], Maker]:
     return add
 
 
-def make_agent(name: str, env: CompiledEnv, settings: Settings) -> Agent:
+def make_agent(name: str, env: Environment, settings: Settings) -> Agent:
     if name not in AGENTS:
         raise UsageError(f"there is no agent {name!r}; there are {', '.join(AGENTS)}")
     return AGENTS[name](env, settings)
 
 
 @register("tabular")
-def _tabular(env: CompiledEnv, settings: Settings) -> Agent:
+def _tabular(env: Environment, settings: Settings) -> Agent:
     from grue.agents.tabular import TabularAgent
 
     return TabularAgent(env, settings)
 
 
 @register("li-tabular")
-def _li_tabular(env: CompiledEnv, settings: Settings) -> Agent:
+def _li_tabular(env: Environment, settings: Settings) -> Agent:
     from grue.agents.tabular import TabularAgent
 
     return TabularAgent(env, settings, look_and_inventory=True)
 
 
 @register("drqn")
-def _drqn(env: CompiledEnv, settings: Settings) -> Agent:
+def _drqn(env: Environment, settings: Settings) -> Agent:
     """The baseline: one head whatever the score."""
     return _deep(env, settings, 1)
 
 
 @register("sc")
-def _sc(env: CompiledEnv, settings: Settings) -> Agent:
+def _sc(env: Environment, settings: Settings) -> Agent:
     """Score contextualisation."""
     return _deep(env, settings, 5)
 
 
-def _deep(env: CompiledEnv, settings: Settings, heads: int) -> Agent:
+@register("ae-dqn")
+def _ae_dqn(env: Environment, settings: Settings) -> Agent:
+    """Action elimination."""
+    from grue.agents.aedqn import EliminationAgent
+
+    return EliminationAgent(env, settings)
+
+
+def _deep(env: Environment, settings: Settings, heads: int) -> Agent:
     from grue.agents.deep import DeepAgent
 
     return DeepAgent(env, settings, heads if settings.heads is None else settings.heads)

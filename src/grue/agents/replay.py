@@ -141,10 +141,10 @@ def sample(
     wants_negative = ~wants_positive & (number < (positive_fraction + negative_fraction) * batch)
 
     draws = jax.random.uniform(by_episode, (batch,))
-    first, steps = _draw(replay.whole, draws)
+    first, steps = draw(replay.whole, draws)
     for ring, wanted in ((replay.positive, wants_positive), (replay.negative, wants_negative)):
         use = wanted & (ring.count > ring.oldest)
-        own_first, own_steps = _draw(ring, draws)
+        own_first, own_steps = draw(ring, draws)
         first, steps = jnp.where(use, own_first, first), jnp.where(use, own_steps, steps)
 
     starts = jnp.maximum(steps - length + 1, 1)
@@ -153,10 +153,15 @@ def sample(
     # Past the end the last row is read again: it is marked as not there.
     numbers = first[:, None] + jnp.minimum(at, steps[:, None])
     capacity = len(replay.stored.facts)
-    rows = _unpack(jax.tree.map(lambda field: field[numbers % capacity], replay.stored))
     before = replay.stored.facts[(numbers - 1) % capacity, 1]
     previous = jnp.where(numbers == first[:, None], -1, before)
-    return Sequences(rows, previous.astype(jnp.int32), at[:, :-1] < steps[:, None])
+    return Sequences(rows(replay, numbers), previous.astype(jnp.int32), at[:, :-1] < steps[:, None])
+
+
+def rows(replay: EpisodicReplay, numbers: Int[Array, "*rows"]) -> Row:
+    """The rows of some numbers, which must not have been written over."""
+    places = numbers % len(replay.stored.facts)
+    return _unpack(jax.tree.map(lambda field: field[places], replay.stored))
 
 
 def _pack(row: Row) -> Stored:
@@ -227,7 +232,7 @@ def _forget(replay: EpisodicReplay, written: Int[Array, ""]) -> EpisodicReplay:
     )
 
 
-def _draw(
+def draw(
     ring: Ring, draws: Float[Array, " batch"]
 ) -> tuple[Int[Array, " batch"], Int[Array, " batch"]]:
     """First rows and lengths of episodes, each equally likely."""

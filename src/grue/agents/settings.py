@@ -59,6 +59,25 @@ class Settings:
     """Texts with values; li-tabular meets 28,000 on level 7 and keeps 11,000 of them."""
     table_learning_rate: float = 0.1
 
+    # AE-DQN; sizes and constants are those of its authors' program
+    state_words: int = 128
+    """Of look and inventory together; what is longer is cut off."""
+    state_history: int = 4
+    """Such texts that it sees: the last few states."""
+    word_vector: int = 300
+    value_filters: int = 500
+    """Of Q, for each height."""
+    elimination_filters: int = 30
+    """Of E, for each height."""
+    elimination_threshold: float = 0.6
+    """ℓ"""
+    elimination_confidence: float = 1.0
+    """β"""
+    elimination_ridge: float = 0.1
+    """λ"""
+    elimination_rows: int = 256
+    """Steps of the memory that each update counts for the next solution."""
+
     # Reporting
     metrics_every: int = 1_000
     """Steps of a row of metrics."""

@@ -27,7 +27,7 @@ from grue.agents.agent import AgentState, Condition, Decision, Episode, Losses
 from grue.agents.gating import GateSettings
 from grue.agents.settings import Settings
 from grue.agents.textkey import Key, text_key
-from grue.engine.compiled import CompiledEnv
+from grue.engine.environment import Environment
 from grue.engine.step import Step
 
 WINDOW = 32
@@ -121,7 +121,7 @@ class TabularAgent:
     heads = 1
 
     def __init__(
-        self, env: CompiledEnv, settings: Settings, look_and_inventory: bool = False
+        self, env: Environment, settings: Settings, look_and_inventory: bool = False
     ) -> None:
         self.settings = settings
         self.env = env

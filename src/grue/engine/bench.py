@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from grue.games.game import Game
-from grue.games.registry import game_names, load
+from grue.games.registry import game_names, load_textworld
 
 BATCHES = (1, 32, 1024, 16384)
 
@@ -36,7 +36,7 @@ def bench_env(
     """Rows as they are measured; each measurement takes about ``seconds``."""
     _use_all_cores()
     for name in games:
-        game = load(name)
+        game = load_textworld(name)
         for batch in batches:
             yield compiled_row(game, batch, seconds)
         if hosted and find_spec("textworld") is not None:

@@ -6,6 +6,7 @@ what is possible now, print. Every table comes from ``grue.engine.compiler``.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import jax
@@ -52,6 +53,19 @@ class CompiledEnv:
         self._most_pieces: int = game.header["most_pieces"]
         # NumPy arrays: they become constants of whatever program they are traced into.
         self._table = _Tables(game.arrays)
+        self.knows_admissible = True
+
+    @property
+    def max_score(self) -> int:
+        return self.game.header["max_score"]
+
+    @property
+    def subtask_names(self) -> tuple[str, ...]:
+        return tuple(text for text, _ in self.game.header["subtasks"])
+
+    @property
+    def digest(self) -> str:
+        return self.game.header["game_hash"]
 
     # The two pure functions
 
@@ -74,6 +88,15 @@ class CompiledEnv:
         words = self._print(state, jnp.int32(t.opening_frame))
         nothing = jnp.int32(0)
         return state, self._report(state, words, nothing, jnp.bool_(False))
+
+    def restart(self, state: State) -> tuple[State, Step]:
+        """The next episode, which begins as all do: constants of the program."""
+        return jax.tree.map(jnp.asarray, self._start)
+
+    @cached_property
+    def _start(self) -> tuple[State, Step]:
+        with jax.ensure_compile_time_eval():
+            return jax.tree.map(np.asarray, jax.jit(self.reset)())
 
     def step(self, state: State, action: Array | int) -> tuple[State, Step]:
         """Takes a command by its number. A game that is over stays as it is."""
@@ -106,6 +129,16 @@ class CompiledEnv:
     def decode(self, observation: Any) -> str:
         """The text of an observation."""
         return self.vocabulary.decode(np.asarray(observation).tolist())
+
+    def notes(self) -> list[str]:
+        """Nothing goes wrong here."""
+        return []
+
+    def check(self) -> None:
+        """Nor is anything given up."""
+
+    def close(self) -> None:
+        """There are no processes to end."""
 
     # The phases of a turn
 

@@ -41,7 +41,7 @@ def read_feedback(raw: str) -> Feedback:
         raise BrokenFileError(f"the story's output has no score, is it TextWorld's? {raw[-80:]!r}")
     body = LOGO.sub("", raw[: found.start()])
     return Feedback(
-        _tidy(TRACE.sub("", body)), int(found[1]), won, lost, _events(TRACE.findall(body))
+        tidy(TRACE.sub("", body)), int(found[1]), won, lost, _events(TRACE.findall(body))
     )
 
 
@@ -51,7 +51,7 @@ def _events(tags: list[str]) -> tuple[str, ...]:
     return tuple(t.removesuffix(done) for t in tags if t.endswith(done) and not t.startswith("("))
 
 
-def _tidy(text: str) -> str:
+def tidy(text: str) -> str:
     """White space as a reader wants it: no indents, at most one blank line."""
     lines = "\n".join(line.strip() for line in text.strip().splitlines())
     return re.sub(r"\n{3,}", "\n\n", lines)

@@ -7,26 +7,22 @@ admissible set follows from the facts and the game's rules.
 
 from __future__ import annotations
 
-import re
-import warnings
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
+from grue.engine.emulator import (
+    check_command,
+    close_emulator,
+    open_emulator,
+    restart_emulator,
+)
 from grue.engine.feedback import Feedback, read_feedback
 from grue.engine.step import Step
 from grue.errors import BrokenFileError, UsageError
 from grue.games.game import Game
 from grue.games.logic import Facts, ground
-
-# Commands to the interpreter, not to the game: they write files, ask questions or halt it.
-INTERPRETER_COMMANDS = frozenset(
-    ("save", "restore", "restart", "quit", "q", "undo", "script", "unscript", "transcript")
-)
-LONGEST_COMMAND = 198  # bytes: the emulator cuts what is longer
 
 
 @dataclass(frozen=True)
@@ -43,38 +39,18 @@ class HostedEnv:
     """Plays a TextWorld story file through Jericho's emulator."""
 
     def __init__(self, game: Game, episode_steps: int | None = None) -> None:
-        import jericho
-
         self.game = game
         self.episode_steps = game.episode_steps if episode_steps is None else episode_steps
         self.logic = ground(game)
-        self._folder: TemporaryDirectory[str] | None = None
         self.quests = tuple(quest for quest in self.logic.quests if quest.wins)
-        with warnings.catch_warnings():
-            # Jericho has no bindings for generated games; their text says all we need.
-            warnings.simplefilter("ignore", jericho.UnsupportedGameWarning)
-            self._emulator = jericho.FrotzEnv(str(self._story_path()), seed=1)
+        self._emulator = open_emulator(game.story)
         self._current: HostedState | None = None
-
-    def _story_path(self) -> Path:
-        """Where the emulator finds the story, for as long as it plays.
-
-        Jericho hides the prompt, and with it the score, of a story that is called "tw-…", which is
-        what TextWorld calls its games.
-        """
-        story = self.game.story
-        if not story.name.startswith("tw-"):
-            return story
-        self._folder = TemporaryDirectory(prefix="grue-")
-        alias = Path(self._folder.name) / f"story{story.suffix}"
-        alias.symlink_to(story.resolve())
-        return alias
+        self.max_score: int | None = game.max_score
+        self.score_refusal: str | None = None
 
     def reset(self, seed: int = 0) -> tuple[HostedState, Step]:
         """Starts an episode. TextWorld stories draw no random numbers, so seeds play alike."""
-        # Jericho reads a seed of 0 as "use the clock".
-        self._emulator.seed(seed + 1)
-        opening = read_feedback(self._emulator.reset()[0])
+        opening = read_feedback(restart_emulator(self._emulator, seed))
         self._emulator.step("tw-trace-actions")
         done = tuple(self._holds(quest.wins, self.logic.initial) for quest in self.quests)
         state = HostedState(
@@ -88,7 +64,7 @@ class HostedEnv:
         if state.over:
             raise UsageError("the game is over; call reset to start again")
         command = action if isinstance(action, str) else self.game.commands[action]
-        _check_command(command)
+        check_command(command)
         if state is not self._current:
             self._emulator.set_state(state.snapshot)
         raw, *_ = self._emulator.step(command)
@@ -125,9 +101,7 @@ class HostedEnv:
 
     def close(self) -> None:
         self._current = None
-        self._emulator.close()
-        if self._folder is not None:
-            self._folder.cleanup()
+        close_emulator(self._emulator)
 
     def _report(
         self, state: HostedState, feedback: Feedback, reward: int, admissible: bool
@@ -147,16 +121,3 @@ class HostedEnv:
     @staticmethod
     def _holds(alternatives: tuple[Facts, ...], facts: Facts) -> bool:
         return any(conditions <= facts for conditions in alternatives)
-
-
-def _check_command(command: str) -> None:
-    if not command.isprintable():
-        # The emulator waits for ever on some of these.
-        raise UsageError(f"{command!r} has characters that cannot be typed")
-    if len(command.encode()) > LONGEST_COMMAND:
-        raise UsageError(f"a command has at most {LONGEST_COMMAND} bytes")
-    for part in re.split(r"[.,;]|\bthen\b", command.lower()):
-        words = part.split()
-        # The last are TextWorld's own, which change what the story reports.
-        if words and (words[0] in INTERPRETER_COMMANDS or words[0].startswith("tw-")):
-            raise UsageError(f"{words[0]!r} is a command to the interpreter, not to the game")

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, overload
+from typing import Any, Literal, overload
 
 from grue.engine.compiled import CompiledEnv
 from grue.errors import CannotCompileError, UsageError
 from grue.games.game import Game
 from grue.games.gamefile import SUFFIX, CompiledGame, compiled_path, load_compiled
 from grue.games.registry import load
-
-if TYPE_CHECKING:
-    from grue.engine.hosted import HostedEnv
+from grue.games.stories import Story
 
 ENGINES = ("auto", "compiled", "hosted")
 
@@ -22,40 +20,35 @@ def make(
     game: str | Path, engine: Literal["compiled"], episode_steps: int | None = None
 ) -> CompiledEnv: ...
 @overload
-def make(
-    game: str | Path, engine: Literal["hosted"], episode_steps: int | None = None
-) -> HostedEnv: ...
-@overload
-def make(
-    game: str | Path, engine: str = "auto", episode_steps: int | None = None
-) -> CompiledEnv | HostedEnv: ...
-def make(
-    game: str | Path, engine: str = "auto", episode_steps: int | None = None
-) -> CompiledEnv | HostedEnv:
+def make(game: str | Path, engine: str = "auto", episode_steps: int | None = None) -> Any: ...
+def make(game: str | Path, engine: str = "auto", episode_steps: int | None = None) -> Any:
     """An environment with pure functions.
 
     ``env.reset(key) -> state, step`` and ``env.step(state, action) -> state, step``. The compiled
     engine runs under jit and vmap; "auto" falls back on the hosted one, the real story in an
-    emulator, for games that cannot be compiled. ``game`` may also be the path of a compiled file.
+    emulator (``HostedEnv``, ``StoryEnv``), for games that cannot be compiled. ``game`` may also be
+    the path of a compiled file.
     """
     if engine not in ENGINES:
         raise UsageError(f"there is no engine {engine!r}; the engines are {', '.join(ENGINES)}")
     if str(game).endswith(SUFFIX):
         return CompiledEnv(load_compiled(Path(game)), episode_steps)
-    loaded = load(game)
+    loaded: Game | Story = load(game)
     if engine != "hosted":
         try:
             return CompiledEnv(compiled(loaded), episode_steps)
         except CannotCompileError:
             if engine == "compiled":
                 raise
-    from grue.engine.hosted import HostedEnv
+    from grue.engine.stories import host
 
-    return HostedEnv(loaded, episode_steps)
+    return host(loaded, episode_steps)
 
 
-def compiled(game: Game) -> CompiledGame:
+def compiled(game: Game | Story) -> CompiledGame:
     """A game's arrays: from the file beside its story, or compiled now."""
+    if isinstance(game, Story):
+        raise CannotCompileError(f"{game.name} is a Z-machine story, and only TextWorld's compile")
     path = compiled_path(game)
     if path.exists():
         return load_compiled(path, game)

@@ -23,7 +23,7 @@ from grue.engine.hosted import HostedEnv, HostedState
 from grue.engine.make import compiled
 from grue.engine.step import Step
 from grue.games.game import Game
-from grue.games.registry import load
+from grue.games.registry import load_textworld
 from grue.games.tokens import squeeze
 
 FIELDS = ("reward", "score", "terminated", "truncated", "admissible")
@@ -212,7 +212,7 @@ def verify(
 ) -> Report:
     """Compares a game's two engines; with several jobs, in as many processes."""
     if jobs == 1:
-        return Verifier(load(name)).run(steps, seed, tick)
+        return Verifier(load_textworld(name)).run(steps, seed, tick)
     # A forked process would share locks that JAX's threads hold.
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         shares = [steps // jobs + (job < steps % jobs) for job in range(jobs)]

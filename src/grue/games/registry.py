@@ -1,4 +1,4 @@
-"""Finds a game by its name or by the path of its story file."""
+"""Games by name, or by the path of a story file."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import difflib
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from grue.errors import UsageError
+from grue.games import zork
 from grue.games.game import Game, read_textworld_game
+from grue.games.stories import Story, read_story_game
 
 LEVELS = range(1, 8)
 
@@ -18,23 +21,63 @@ def game_names() -> tuple[str, ...]:
     return tuple(f"saladworld-{level}" for level in LEVELS)
 
 
+def known_names() -> tuple[str, ...]:
+    """All names, also of the game whose story does not come with grue."""
+    return (*game_names(), zork.NAME)
+
+
 @cache
 def _shipped(name: str) -> Game:
     story = Path(str(files("grue.games.saladworld") / "data" / f"{name}.z8"))
     return read_textworld_game(story, name)
 
 
-def load(name: str | Path) -> Game:
-    """A game from its name ("saladworld-3") or the path of a TextWorld ``.z8``."""
+def load(
+    name: str | Path, story: str | Path | None = None, commands: str | Path | None = None
+) -> Any:
+    """A game from its name ("saladworld-3", "zork1") or the path of a story: a Game or a Story.
+
+    ``story`` is the file of a game that does not come with grue, ``commands`` a file with the
+    commands of a Z-machine story. A story with a ``.json`` beside it is TextWorld's.
+    """
     text = str(name)
+    listed = None if commands is None else Path(commands).expanduser()
+    if story is not None and text != zork.NAME:
+        raise UsageError(f"--story is for {zork.NAME}; {text} is not played from another file")
+    if text == zork.NAME:
+        return zork.load_zork(story, listed)
     if text in game_names():
-        return _shipped(text)
+        return _without_commands(_shipped(text), listed)
     path = Path(text).expanduser()
-    if path.suffix.startswith(".z") or path.exists() or path.parent != Path():
-        return read_textworld_game(path)
-    near = difflib.get_close_matches(text, game_names(), n=1)
-    hint = f"did you mean {near[0]}? " if near else ""
+    if not (path.suffix.startswith(".z") or path.exists() or path.parent != Path()):
+        raise _unknown(text)
+    if path.is_file() and not path.with_suffix(".json").exists():
+        return read_story_game(path, commands=listed)
+    return _without_commands(read_textworld_game(path), listed)
+
+
+def load_textworld(name: str | Path) -> Game:
+    """A game whose world is known: a level, or a TextWorld ``.z8`` with its ``.json``."""
+    found: Game | Story = load(name)
+    if isinstance(found, Game):
+        return found
     raise UsageError(
-        f"there is no game {text!r}: {hint}the games are {game_names()[0]} to {game_names()[-1]}, "
+        f"{name} is a Z-machine story, and its world is not known: this needs a level or a "
+        "TextWorld game, with its .json beside it"
+    )
+
+
+def _without_commands(game: Game, commands: Path | None) -> Game:
+    if commands is not None:
+        raise UsageError(f"{game.name} has its own commands; --commands is for Z-machine stories")
+    return game
+
+
+def _unknown(name: str) -> UsageError:
+    near = difflib.get_close_matches(name, known_names(), n=1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    levels = game_names()
+    return UsageError(
+        f"there is no game {name!r}: {hint}the games are {levels[0]} to {levels[-1]}, {zork.NAME}, "
         "or the path of a story file"
     )

@@ -15,6 +15,8 @@ from functools import cached_property
 
 TOKEN = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*|-=|=-|\*\*\*|\S")
 PADDING = 0
+UNKNOWN = 1
+"""What a story's own vocabulary has for every other word."""
 CLOSING = frozenset(".,;:!?)")
 
 
@@ -70,3 +72,19 @@ class Vocabulary:
     def decode(self, numbers: Sequence[int]) -> str:
         """The text of some numbers; padding is left out."""
         return join(self.words[n - 1] for n in map(int, numbers) if n != PADDING)
+
+
+@dataclass(frozen=True)
+class StoryVocabulary(Vocabulary):
+    """The words of a Z-machine story, in lower case; number 1 stands for every other word.
+
+    What a story can print is known but for what it computes (numbers) or repeats (a player's
+    words).
+    """
+
+    @classmethod
+    def of_words(cls, words: Iterable[str]) -> StoryVocabulary:
+        return cls(("<unknown>", *sorted(set(words))))
+
+    def encode(self, text: str) -> list[int]:
+        return [self.numbers.get(word, UNKNOWN) for word in tokenize(text.lower())]

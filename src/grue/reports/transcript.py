@@ -39,7 +39,7 @@ def tell_briefly(evaluation: Evaluation, episode: int = 0) -> Iterator[Line]:
         known = [t for t in step.top if t.command == step.command]
         if known and not step.forced:
             thought = _opinion(known[0], evaluation.judges)
-        score = f"{step.score}/{evaluation.max_score}"
+        score = _of(step.score, evaluation.max_score)
         done = "  " + " ".join(step.subtasks) if step.subtasks else ""
         line = f"{step.number:>3}  {step.command:{width}}  {score:>7}  {thought}{done}"
         yield line.rstrip(), GAIN if step.subtasks else None
@@ -68,15 +68,19 @@ def _opinion(thought: Thought, judges: bool) -> str:
     return f"{value} ξ̂ {thought.admissibility:.2f}" if judges else value
 
 
-def _gain(step: PlayedStep, max_score: int) -> str:
+def _gain(step: PlayedStep, max_score: int | None) -> str:
     """The reward and the subtasks of a step; nothing for most."""
     if not step.reward and not step.subtasks:
         return ""
-    return " ".join([f"  {step.reward:+d}, score {step.score}/{max_score}.", *step.subtasks])
+    return " ".join([f"  {step.reward:+d}, score {_of(step.score, max_score)}.", *step.subtasks])
+
+
+def _of(score: int, most: int | None) -> str:
+    return str(score) if most is None else f"{score}/{most}"
 
 
 def _ending(evaluation: Evaluation, episode: int) -> str:
     won = "won" if evaluation.won[episode] else "not won"
     steps = int(evaluation.steps[episode])
-    score = f"score {evaluation.score[episode]}/{evaluation.max_score}"
+    score = f"score {_of(evaluation.score[episode], evaluation.max_score)}"
     return f"The game was {won} in {steps} step{'' if steps == 1 else 's'}, {score}."

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from grue.agents.agent import Agent, AgentState, Condition, Decision, Episode, Losses
 from grue.agents.gating import annealed_epsilon
 from grue.agents.settings import Settings
-from grue.engine.compiled import CompiledEnv
+from grue.engine.environment import GAME_STREAM, Environment
+from grue.engine.step import Step
 
 
 class Run(NamedTuple):
@@ -36,7 +36,9 @@ class Sums(NamedTuple):
     """What is counted over the steps of a row of metrics."""
 
     episodes: Float[Array, ""]
-    """Episodes that ended; the next three are sums over them."""
+    """Episodes that ended; the next four are sums over them."""
+    failures: Float[Array, ""]
+    """Of these, cut short because a hosted game's emulator failed."""
     wins: Float[Array, ""]
     score: Float[Array, ""]
     fraction: Float[Array, ""]
@@ -66,22 +68,22 @@ class Program(NamedTuple):
     copy_to_target: Callable[[Run], Run]
 
 
-def make_program(env: CompiledEnv, agent: Agent, settings: Settings, many: bool) -> Program:
+def make_program(env: Environment, agent: Agent, settings: Settings, many: bool) -> Program:
     """The training program of one run, or of many runs side by side."""
     look = env.commands.index("look")
-    game, opening = jax.tree.map(np.asarray, jax.jit(env.reset)())
     each: Callable = jax.vmap if many else (lambda function: function)
     shared: Callable = (lambda function: jax.vmap(function, in_axes=(0, None))) if many else each
 
-    def begin(state: AgentState) -> Episode:
+    def begin(state: AgentState, world: Any, seen: Step) -> Episode:
         """o_1, u_1 = 0, h_0 = 0; the command before the first is 'look'."""
-        world, seen = jax.tree.map(jnp.asarray, (game, opening))
         return Episode(world, seen, jnp.int32(-1), jnp.int32(0), agent.start(state))
 
     def init(seed: Int[Array, ""], condition: Condition) -> Run:
-        weights, play, replay = jax.random.split(jax.random.key(seed), 3)
+        key = jax.random.key(seed)
+        weights, play, replay = jax.random.split(key, 3)
         state = agent.init(weights)
-        return Run(condition, play, replay, state, begin(state))
+        game = env.reset(jax.random.fold_in(key, GAME_STREAM))
+        return Run(condition, play, replay, state, begin(state, *game))
 
     def step(run: Run, number: Int[Array, ""]) -> tuple[Run, Sums]:
         """Plays one command. ``number`` is G, the steps of the run so far."""
@@ -106,9 +108,12 @@ def make_program(env: CompiledEnv, agent: Agent, settings: Settings, many: bool)
         # The episode ends with the game, or after T steps
         over = seen.terminated | seen.truncated
         episode = jax.tree.map(
-            lambda fresh, going: jnp.where(over, fresh, going), begin(state), after
+            lambda fresh, going: jnp.where(over, fresh, going),
+            begin(state, *env.restart(world)),
+            after,
         )
-        return run._replace(agent=state, episode=episode), _count(decision, before, seen, agent)
+        sums = _count(decision, before, after, agent, env)
+        return run._replace(agent=state, episode=episode), sums
 
     def update(run: Run, number: Int[Array, ""]) -> tuple[Run, Losses]:
         """Samples sequences, TARGETS, gradient descent on L(θ)."""
@@ -156,23 +161,28 @@ def look_is_forced(condition: Condition, time: Int[Array, ""]) -> Bool[Array, ""
     return (every > 0) & (time % jnp.maximum(every, 1) == 0)
 
 
-def _count(decision: Decision, before: Episode, seen: Any, agent: Agent) -> Sums:
-    """What one step adds to the metrics."""
+def _count(
+    decision: Decision, before: Episode, after: Episode, agent: Agent, env: Environment
+) -> Sums:
+    """What one step adds to the metrics; where admissible sets are not known, no number."""
+    seen = after.seen
     over = seen.terminated | seen.truncated
     possible = before.seen.admissible_set
     believed = decision.admissibility >= 0.5
     zero = jnp.float32(0)
+    known = 1.0 if env.knows_admissible else jnp.nan
     counted = Sums(
         episodes=over,
+        failures=seen.truncated & (after.time < env.episode_steps),
         wins=over & seen.subtasks.all(),
         score=over * seen.score,
         fraction=over * seen.subtasks.mean(dtype=jnp.float32),
         admissible=seen.admissible,
         candidates=decision.candidates.sum(),
-        admissible_commands=possible.sum(),
-        rightly_admitted=(believed & possible).sum(),
-        wrongly_admitted=(believed & ~possible).sum(),
-        wrongly_rejected=(~believed & possible).sum(),
+        admissible_commands=possible.sum() * known,
+        rightly_admitted=(believed & possible).sum() * known,
+        wrongly_admitted=(believed & ~possible).sum() * known,
+        wrongly_rejected=(~believed & possible).sum() * known,
         heads=jnp.arange(agent.heads) == decision.head,
         updates=zero,
         losses=Losses(zero, zero, zero),

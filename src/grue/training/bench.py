@@ -20,12 +20,12 @@ from grue.agents.gating import gate_number
 from grue.agents.learner import distinct_texts
 from grue.agents.registry import make_agent
 from grue.engine.bench import device_name
-from grue.engine.compiled import CompiledEnv
-from grue.engine.make import make
+from grue.engine.environment import Environment
+from grue.engine.pooled import PooledEnv
 from grue.errors import UsageError
 from grue.training.algorithm import Program, Run, make_program
 from grue.training.config import TrainConfig
-from grue.training.programs import condition_of
+from grue.training.programs import condition_of, game_of
 
 DEEP = ("drqn", "sc")
 WARM_UP = 2_000
@@ -60,11 +60,11 @@ class Bench:
         for agent, _ in conditions:
             if agent not in DEEP:
                 raise UsageError(f"only {' and '.join(DEEP)} have updates to time, not {agent!r}")
-        env = make(game, "compiled", settings.episode_steps)
+        env = game_of(replace(settings, game=game))
         agents = {name: make_agent(name, env, settings) for name, _ in conditions}
         agent = max(agents.values(), key=lambda agent: agent.heads)
         assert isinstance(agent, DeepAgent)
-        self.env: CompiledEnv = env
+        self.env: Environment = env
         self.agent, self.settings, self.runs = agent, settings, runs
         self.many = runs > 1
         self.program: Program = make_program(env, agent, settings, self.many)
@@ -77,17 +77,31 @@ class Bench:
             condition, seeds = jax.tree.map(lambda leaf: leaf[0], (condition, seeds))
         self.run: Run = self.program.init(seeds, condition)
         self.step = 0
+        self.hosting: dict[str, float] | None = None
+        """Milliseconds of a step of all runs, of a hosted game, by where they went."""
         while self.step < WARM_UP:
             self.advance(learn=False)
 
     def advance(self, learn: bool) -> float:
         """Seconds of one row of metrics."""
         steps = self.settings.metrics_every
+        asked, played = self._spent()
         start = time.perf_counter()
         self.run, sums = self.program.advance(self.run, jnp.int32(self.step), learn, steps)
         jax.block_until_ready(sums)
         self.step += steps
-        return time.perf_counter() - start
+        seconds = time.perf_counter() - start
+        if isinstance(self.env, PooledEnv):
+            asking, playing = self._spent()
+            emulator, pipes = playing - played, (asking - asked) - (playing - played)
+            parts = {"emulator": emulator, "pipes": pipes, "agent": seconds - emulator - pipes}
+            self.hosting = {name: round(part / steps * 1e3, 4) for name, part in parts.items()}
+        return seconds
+
+    def _spent(self) -> tuple[float, float]:
+        if not isinstance(self.env, PooledEnv):
+            return 0.0, 0.0
+        return self.env.pool.spent.asking, self.env.pool.spent.playing
 
     def each(self, function: Callable) -> Callable:
         return jax.vmap(function) if self.many else function

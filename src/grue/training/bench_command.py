@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
 
 from grue.agents.gating import gate_number
 from grue.errors import UsageError
+from grue.games import zork
 from grue.games.registry import load
-from grue.training.bench import DEEP, Bench, Row, floors, matrix_rate, row_of
+from grue.training.bench import DEEP, WARM_UP, Bench, Row, floors, matrix_rate, row_of
 from grue.training.config import TrainConfig, parse_settings
 
 ROWS_OF_METRICS = {"cpu": 40, "gpu": 200}
@@ -18,13 +20,20 @@ ROWS_OF_METRICS = {"cpu": 40, "gpu": 200}
 
 
 def measure(
-    games: str, agents: str, gates: str, runs: str, preset: str, values: Sequence[str], parts: bool
+    games: str,
+    agents: str,
+    gates: str,
+    runs: str,
+    preset: str,
+    values: Sequence[str],
+    parts: bool,
+    story: Path | None = None,
 ) -> list[dict[str, Any]]:
     """A row for every game and number of runs; with one run, for every agent and gate too."""
     names, who, how = (text.split(",") for text in (games, agents, gates))
     counts = [_count(text) for text in runs.split(",")]
     for name in names:
-        load(name)
+        load(name, story if name == zork.NAME else None)
     for agent in who:
         if agent not in DEEP:
             raise UsageError(f"only {' and '.join(DEEP)} have updates to time, not {agent!r}")
@@ -36,9 +45,11 @@ def measure(
     given = parse_settings(values)
     every = given.get("metrics_every", ROWS_OF_METRICS.get(backend, 200))
     short = dict.fromkeys(("metrics_every", "target_every", "average_over", "steps"), every)
-    settings = TrainConfig.preset(preset, **{**short, "learning_starts": 5 * every, **given})
+    short |= {"learning_starts": -(-WARM_UP // every) * every, **given}
     found = []
     for name in names:
+        own = {"story": story} if name == zork.NAME else {}
+        settings = TrainConfig.preset(preset, **{**short, **own, "game": name})
         for count in counts:
             pairs = [(agent, gate) for agent in who for gate in how]
             for conditions in [[pair] for pair in pairs] if count == 1 else [pairs]:
@@ -51,6 +62,9 @@ def measure(
                     from grue.training.breakdown import breakdown
 
                     row |= {"parts_ms": breakdown(bench), "floors_ms": floors(bench, rate)}
+                if bench.hosting is not None:
+                    row["hosting_ms"] = bench.hosting
+                bench.env.close()
                 found.append(row)
     return found
 
@@ -64,8 +78,10 @@ def _count(text: str) -> int:
 def table(found: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
     """Columns and rows for people."""
     columns = list(Row._fields)
-    extra = [name for name in ("parts_ms", "floors_ms") if name in found[0]]
-    names = [(part, name) for part in extra for name in found[0][part]]
+    extra = ("parts_ms", "floors_ms", "hosting_ms")
+    names = list(
+        dict.fromkeys((part, name) for row in found for part in extra for name in row.get(part, ()))
+    )
     rows = [
         [
             *(
@@ -73,7 +89,7 @@ def table(found: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
                 for name in columns
             )
         ]
-        + [f"{row[part][name]:,}" for part, name in names]
+        + [f"{row[part][name]:,}" if part in row else "-" for part, name in names]
         for row in found
     ]
     return columns + [f"{name} ms" for _, name in names], rows

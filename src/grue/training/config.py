@@ -16,6 +16,7 @@ from grue.agents.gating import GATES
 from grue.agents.registry import AGENTS
 from grue.agents.settings import Settings
 from grue.errors import UsageError
+from grue.games import zork
 
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {},
@@ -28,6 +29,10 @@ PRESETS: dict[str, dict[str, Any]] = {
         "batch_size": 16,
         "epsilon_steps": 10_000,
         "replay_steps": 50_000,
+        "word_vector": 20,
+        "value_filters": 32,
+        "elimination_filters": 10,
+        "elimination_rows": 64,
     },
 }
 FRACTIONS = (
@@ -40,19 +45,32 @@ FRACTIONS = (
     "discount",
     "table_learning_rate",
 )
-WITHOUT_CLASSIFIER = ("tabular", "li-tabular")
+WITHOUT_CLASSIFIER = ("tabular", "li-tabular", "ae-dqn")
 UNLEARNED_GATES = ("none", "oracle")
-MAY_BE_ZERO = ("look_every", "learning_starts", "minimum_history", "learning_rate", *FRACTIONS)
+MAY_BE_ZERO = (
+    *("look_every", "learning_starts", "minimum_history", "learning_rate", "game_seed"),
+    *FRACTIONS,
+)
 MOST_SEEDS = 10_000
 LARGEST = 2**31 - 1
 """Steps are counted in 32 bits."""
 
 
-@dataclass(frozen=True, kw_only=True)
+GAME_SETTINGS: dict[str, Mapping[str, Any]] = {zork.NAME: zork.SETTINGS}
+"""What is otherwise for some games, where it is not given."""
+
+
+@dataclass(frozen=True, kw_only=True, init=False)
 class TrainConfig(Settings):
-    """One condition and its seeds. Everything not given is the paper's."""
+    """One condition and its seeds. Everything not given is the paper's for the game."""
 
     game: str = "saladworld-1"
+    story: str | None = None
+    """The story file of zork1, where it is not found by itself."""
+    commands: str | None = None
+    """A file with the commands of a Z-machine story, one on each line."""
+    game_seed: int | None = None
+    """Of the game's own chance, in every episode; by default each episode has its own."""
     agent: str = "sc"
     gate: str = "none"
     steps: int = 1_300_000
@@ -60,14 +78,19 @@ class TrainConfig(Settings):
     priority: bool = True
     """Off: sequences are drawn from all episodes alike, the paper's ablation."""
 
-    def __post_init__(self) -> None:
+    def __init__(self, **values: Any) -> None:
+        for name in values:
+            _known(name)
+        fields = dataclasses.fields(self)
+        chosen = {field.name: field.default for field in fields}
+        chosen |= {**GAME_SETTINGS.get(values.get("game", chosen["game"]), {}), **values}
         for name, hint in _hints().items():
-            object.__setattr__(self, name, _typed(name, getattr(self, name), hint))
+            object.__setattr__(self, name, _typed(name, chosen[name], hint))
         _check(self)
 
     @classmethod
     def preset(cls, name: str, **values: Any) -> TrainConfig:
-        """The values of a preset, and then the given ones."""
+        """The values of the game, then of a preset, and then the given ones."""
         if name not in PRESETS:
             raise UsageError(f"there is no preset {name!r}; there are {', '.join(PRESETS)}")
         return cls(**{**PRESETS[name], **values})
@@ -80,8 +103,6 @@ class TrainConfig(Settings):
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> TrainConfig:
-        for name in values:
-            _known(name)
         listed = {name: value for name, value in values.items() if isinstance(value, list)}
         return cls(**{**values, **{name: tuple(value) for name, value in listed.items()}})
 
@@ -118,11 +139,11 @@ def _read(name: str, value: str, hint: Any) -> Any:
     """A text in the type of its setting."""
     if name == "seeds":
         return parse_seeds(value)
-    if hint is str:
-        return value
     kinds = get_args(hint) or (hint,)
     if type(None) in kinds and value.lower() == "none":
         return None
+    if str in kinds:
+        return value
     if bool in kinds:
         answers = {"true": True, "false": False, "yes": True, "no": False, "1": True, "0": False}
         if value.lower() in answers:
@@ -144,7 +165,7 @@ def _typed(name: str, value: Any, hint: Any) -> Any:
         return tuple(_typed("a seed", seed, int) for seed in value)
     if value is None and type(None) in kinds:
         return None
-    if hint is str and isinstance(value, str | Path):
+    if str in kinds and isinstance(value, str | Path):
         return str(value)
     if isinstance(value, bool):
         if bool in kinds:

@@ -21,7 +21,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from grue.agents.agent import Agent, AgentState, Condition, Episode
 from grue.agents.gating import GATES
 from grue.agents.registry import make_agent
-from grue.engine.compiled import CompiledEnv
+from grue.engine.environment import GAME_STREAM, Environment
 from grue.errors import UsageError
 from grue.training.algorithm import look_is_forced
 from grue.training.config import TrainConfig
@@ -91,7 +91,7 @@ class PlayedStep:
 class Evaluation:
     """Some episodes. ``score``, ``fraction``, ``won`` and ``steps`` have one value for each."""
 
-    env: CompiledEnv
+    env: Environment
     epsilon: float
     judges: bool
     """Whether the gate trains the classifier, so that ξ̂ means something."""
@@ -118,8 +118,8 @@ class Evaluation:
         return self.fraction == 1
 
     @property
-    def max_score(self) -> int:
-        return self.env.game.header["max_score"]
+    def max_score(self) -> int | None:
+        return self.env.max_score
 
     @property
     def opening(self) -> str:
@@ -129,7 +129,7 @@ class Evaluation:
     def record(self, episode: int = 0) -> tuple[PlayedStep, ...]:
         """The steps of an episode in words."""
         trace = jax.tree.map(lambda leaf: leaf[episode, : self.steps[episode]], self.trace)
-        names = [text for text, _ in self.env.game.header["subtasks"]]
+        names = self.env.subtask_names
         before = np.zeros((1, len(names)), bool)
         new = trace.subtasks & ~np.concatenate([before, trace.subtasks[:-1]])
         return tuple(
@@ -160,7 +160,7 @@ class Evaluation:
 
 
 def evaluate(
-    env: CompiledEnv,
+    env: Environment,
     agent: Agent,
     state: AgentState,
     condition: Condition,
@@ -192,23 +192,24 @@ def evaluate(
     for first in range(0, episodes, size):
         keys = number_keys(jax.random.key(seed), first + jnp.arange(size))
         batches.append(jax.device_get(play(state, condition, jnp.float32(epsilon), keys)))
+        env.check()
     trace = jax.tree.map(lambda *leaves: np.concatenate(leaves)[:episodes], *batches)
     return Evaluation(env, epsilon, gate.classifier, trace)
 
 
 @lru_cache(maxsize=16)
-def _opening(env: CompiledEnv) -> str:
+def _opening(env: Environment) -> str:
     return env.decode(jax.jit(env.reset)()[1].observation)
 
 
 @lru_cache(maxsize=16)
-def _agent(config: TrainConfig, env: CompiledEnv) -> Agent:
+def _agent(config: TrainConfig, env: Environment) -> Agent:
     """The same agent for the same settings, so that its programs are compiled once."""
     return make_agent(config.agent, env, config)
 
 
 @lru_cache(maxsize=16)
-def player(env: CompiledEnv, agent: Agent) -> Callable[..., Trace]:
+def player(env: Environment, agent: Agent) -> Callable[..., Trace]:
     """``play(state, condition, epsilon, keys)``: one episode for each key."""
     look = env.commands.index("look")
     top = min(TOP, len(env.commands))
@@ -243,7 +244,8 @@ def player(env: CompiledEnv, agent: Agent) -> Callable[..., Trace]:
             memory = agent.perceive(decision.memory, world, seen)
             return Episode(world, seen, action, time, memory), trace
 
-        start = Episode(*env.reset(), jnp.int32(-1), jnp.int32(0), agent.start(state))
+        game = env.reset(jax.random.fold_in(key, GAME_STREAM))
+        start = Episode(*game, jnp.int32(-1), jnp.int32(0), agent.start(state))
         return jax.lax.scan(step, start, None, length=env.episode_steps)[1]
 
     return jax.jit(jax.vmap(episode, in_axes=(None, None, None, 0)))
@@ -261,6 +263,8 @@ class RunEvaluation:
     """Of training."""
     greedy: Evaluation
     exploring: Evaluation | None
+    notes: tuple[str, ...] = ()
+    """What went wrong with a hosted game."""
 
     def rows(self) -> Iterator[tuple[str, ...]]:
         """A line of a table for each way to play."""
@@ -274,7 +278,7 @@ class RunEvaluation:
                 f"{self.steps:,}",
                 f"ε {play.epsilon:g}" if many else "greedy",
                 f"{mean:.2f}" if many else f"{mean:g}",
-                str(play.max_score),
+                "-" if play.max_score is None else str(play.max_score),
                 f"{play.fraction.mean():.3f}",
                 f"{play.won.sum()} of {len(play)}" if many else ("yes" if play.won[0] else "no"),
             )
@@ -313,4 +317,5 @@ def evaluate_runs(
             exploring = evaluate(*known, episodes, run.config.epsilon_end, seed)
         inside = run.folder != folder and run.folder.is_relative_to(folder)
         name = str(run.folder.relative_to(folder)) if inside else run.folder.name
-        yield RunEvaluation(name, int(step), greedy, exploring)
+        env.close()
+        yield RunEvaluation(name, int(step), greedy, exploring, tuple(env.notes()))

@@ -13,7 +13,9 @@ from grue.training.algorithm import Sums
 from grue.training.config import TrainConfig
 
 Row = dict[str, Any]
-COUNTS = ("step", "seed", "episodes", "wins", "updates")
+COUNTS = ("step", "seed", "episodes", "wins", "updates", "failures")
+LATER = {"failures": 0}
+"""Columns that runs of an earlier grue lack, and what they stand for there."""
 OF_EPISODES = ("score", "fraction")
 """Means over the episodes that ended in a row; null where none did."""
 AVERAGED = (
@@ -25,8 +27,10 @@ COLUMNS = (
     *("step", "seed", "episodes", "wins"),
     *("score", "fraction", "score_average", "fraction_average", "epsilon"),
     *AVERAGED[len(OF_EPISODES) :],
-    *("heads", "updates"),
+    *("heads", "updates", "failures"),
 )
+
+REQUIRED = tuple(name for name in COLUMNS if name not in LATER)
 
 
 def make_row(config: TrainConfig, step: int, sums: Sums, heads: int, before: Sequence[Row]) -> Row:
@@ -57,6 +61,7 @@ def make_row(config: TrainConfig, step: int, sums: Sums, heads: int, before: Seq
         "admissible": _ratio(sums.admissible, steps),
         "heads": [_ratio(share, steps) for share in sums.heads[:heads]],
         "updates": int(sums.updates),
+        "failures": int(sums.failures),
     }
     span = rows_of_average(config)
     recent = [*before[max(len(before) - span + 1, 0) :], row]
@@ -65,6 +70,11 @@ def make_row(config: TrainConfig, step: int, sums: Sums, heads: int, before: Seq
             [past[name] for past in recent], [past["episodes"] for past in recent]
         )
     return row
+
+
+def completed(row: Row) -> Row:
+    """A stored row, with the columns that its grue did not have yet."""
+    return {**row, **{name: value for name, value in LATER.items() if name not in row}}
 
 
 def epsilon_at(config: TrainConfig, step: int) -> float:

@@ -13,9 +13,14 @@ from grue.agents.agent import Agent, Condition
 from grue.agents.gating import gate_number
 from grue.agents.registry import make_agent
 from grue.engine.compiled import CompiledEnv
-from grue.engine.make import make
+from grue.engine.environment import Environment
+from grue.engine.make import compiled, make
+from grue.engine.pooled import PooledEnv
 from grue.errors import CannotCompileError, UsageError
-from grue.games.registry import game_names
+from grue.games.game import Game
+from grue.games.gamefile import SUFFIX
+from grue.games.registry import known_names, load
+from grue.games.stories import Story
 from grue.training.algorithm import Program, make_program
 from grue.training.config import TrainConfig
 
@@ -23,27 +28,41 @@ ONE_PROGRAM = ("drqn", "sc")
 """Agents that are the same program with other numbers of heads."""
 
 
+INFORMED = ("li-tabular", "ae-dqn")
+"""Agents that are told what look and inventory would print."""
+
+
 class Built(NamedTuple):
-    env: CompiledEnv
+    env: Environment
     agent: Agent
     program: Program
 
 
 def resolved(config: TrainConfig) -> TrainConfig:
-    """The config with the whole path of its game, so that it means the same from any folder."""
-    if config.game in game_names():
-        return config
+    """The config with the whole paths of its files, so that it means the same from any folder."""
+    given = {"story": config.story, "commands": config.commands}
+    whole = {name: _whole(path) for name, path in given.items() if path is not None}
     path = Path(config.game).expanduser()
     # A name that is no path stays one, for the error to name.
-    if not path.exists() and path.parent == Path() and not path.suffix:
-        return config
-    return replace(config, game=str(path.resolve()))
+    is_path = path.exists() or path.parent != Path() or path.suffix
+    if config.game not in known_names() and is_path:
+        whole["game"] = _whole(config.game)
+    return replace(config, **whole)
+
+
+def _whole(path: str) -> str:
+    return str(Path(path).expanduser().resolve())
 
 
 def check_trainable(config: TrainConfig) -> None:
     """Refuses what the game cannot be trained with, before anything is built."""
-    env = open_game(config.game, config.episode_steps)
+    env = game_of(config)
     steps = env.episode_steps
+    if config.gate == "oracle" and not env.knows_admissible:
+        raise UsageError(
+            f"nobody knows which commands are admissible in {config.game}: "
+            "the gate oracle is for games that compile and for TextWorld's, take another"
+        )
     if "look" not in env.commands:
         raise UsageError(f"{config.game} has no command 'look', which agents need to begin")
     if config.learning_starts < steps:
@@ -58,19 +77,52 @@ def check_trainable(config: TrainConfig) -> None:
         )
 
 
+def game_of(config: TrainConfig) -> Environment:
+    """The game of a config: always the same one, so that its programs are compiled once."""
+    return open_game(
+        config.game,
+        config.episode_steps,
+        config.story,
+        config.commands,
+        config.game_seed,
+        config.agent in INFORMED,
+    )
+
+
 @lru_cache(maxsize=8)
-def open_game(game: str, episode_steps: int | None) -> CompiledEnv:
-    try:
+def open_game(
+    game: str,
+    episode_steps: int | None = None,
+    story: str | None = None,
+    commands: str | None = None,
+    game_seed: int | None = None,
+    informed: bool = False,
+) -> Environment:
+    """A game to train on: compiled if it can be, else hosted."""
+    if game.endswith(SUFFIX):
         return make(game, "compiled", episode_steps)
+    found: Game | Story = load(game, story, commands)
+    try:
+        return CompiledEnv(compiled(found), episode_steps)
     except CannotCompileError as error:
+        why = str(error)
+    if isinstance(found, Story) and not found.tables:
+        _check_score(game, found.file.score_refusal())
+    env = PooledEnv(found, episode_steps, game_seed, informed, why=why)
+    _check_score(game, env.facts.score_refusal)
+    return env
+
+
+def _check_score(game: str, refusal: str | None) -> None:
+    if refusal is not None:
         raise UsageError(
-            f"{game} only plays on the hosted engine, and training needs a compiled game ({error})"
-        ) from None
+            f"{game} can be played and not trained, its score cannot be read: {refusal}; "
+            "a TextWorld game needs its .json beside it"
+        )
 
 
 def own_heads(config: TrainConfig) -> int:
-    env = open_game(config.game, config.episode_steps)
-    return make_agent(config.agent, env, config).heads
+    return make_agent(config.agent, game_of(config), config).heads
 
 
 def shared_part(config: TrainConfig) -> TrainConfig:
@@ -93,7 +145,7 @@ def build(config: TrainConfig, heads: int, many: bool) -> Built:
 
 @lru_cache(maxsize=4)
 def _build(config: TrainConfig, heads: int, many: bool) -> Built:
-    env = open_game(config.game, config.episode_steps)
+    env = game_of(config)
     settings = replace(config, heads=heads) if config.agent in ONE_PROGRAM else config
     agent = make_agent(config.agent, env, settings)
     return Built(env, agent, make_program(env, agent, settings, many))

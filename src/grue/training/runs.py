@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from grue.agents.agent import Agent, AgentState, Condition
-from grue.engine.compiled import CompiledEnv
+from grue.engine.environment import Environment
 from grue.errors import BrokenFileError, GrueError, UsageError
 from grue.games.gamefile import SUFFIX
 from grue.training import checkpoint, metrics
@@ -103,7 +103,7 @@ def read_run(folder: Path) -> StoredRun:
     return StoredRun(config, config.seeds[0], table, folder, about)
 
 
-def load_state(folder: Path | str) -> tuple[CompiledEnv, Agent, AgentState, Condition, int]:
+def load_state(folder: Path | str) -> tuple[Environment, Agent, AgentState, Condition, int]:
     """What a run has learned: its latest checkpoint, with the agent and the game it is for."""
     folder = Path(folder)
     config, _ = read_config(folder)
@@ -152,7 +152,7 @@ def read_rows(folder: Path, until: int | None = None) -> list[Row]:
     for number, line in enumerate(lines, 1):
         try:
             row = json.loads(line)
-            missing = [name for name in metrics.COLUMNS if name not in row]
+            missing = [name for name in metrics.REQUIRED if name not in row]
         except (ValueError, TypeError):
             row, missing = {}, ["a row"]
         if missing:
@@ -162,7 +162,7 @@ def read_rows(folder: Path, until: int | None = None) -> list[Row]:
             )
         if until is not None and row["step"] > until:
             break
-        rows.append(row)
+        rows.append(metrics.completed(row))
     return rows
 
 

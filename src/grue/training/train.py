@@ -20,7 +20,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from grue.agents.agent import Agent, AgentState, Condition
-from grue.engine.compiled import CompiledEnv
+from grue.engine.environment import Environment
+from grue.engine.pooled import PooledEnv
 from grue.errors import GrueError, UsageError
 from grue.training import checkpoint, events, metrics, runs
 from grue.training.algorithm import Run
@@ -32,7 +33,7 @@ from grue.training.programs import (
     build,
     check_trainable,
     condition_of,
-    open_game,
+    game_of,
     own_heads,
     resolved,
 )
@@ -40,7 +41,7 @@ from grue.training.provenance import about as provenance
 from grue.training.runs import Curves, RunFolder
 
 CHECKPOINT_SECONDS = 60.0
-Trained = tuple[CompiledEnv, Agent, AgentState, Condition, int]
+Trained = tuple[Environment, Agent, AgentState, Condition, int]
 
 
 @runtime_checkable
@@ -118,12 +119,25 @@ def train_all(
         raise UsageError("only runs that were written can be resumed: give out, their folder")
     if not checkpoint_seconds >= 0:
         raise UsageError(f"checkpoint_seconds must be at least 0, not {checkpoint_seconds}")
-    members = _members(configs, None if out is None else Path(out), resume)
+    with ExitStack() as opened:
+        members = _members(configs, None if out is None else Path(out), resume, opened)
+        return _train_members(members, out, together, progress, checkpoint_seconds)
+
+
+def _train_members(
+    members: Sequence[Member],
+    out: Path | str | None,
+    together: bool | None,
+    progress: Progress | None,
+    checkpoint_seconds: float,
+) -> Result:
     if together is None:
         together = jax.default_backend() != "cpu"
     progress = _Silent() if progress is None else progress
     if out is not None and not events.installed():
         progress.say(events.NOT_INSTALLED)
+    for line in dict.fromkeys(filter(None, (_hosting(member.config) for member in members))):
+        progress.say(line)
     results: dict[str, RunResult] = {}
     with _Stop(out is not None) as stop:
         for group in plan(members, together, one_program):
@@ -132,12 +146,31 @@ def train_all(
     return Result([results[member.name] for member in members])
 
 
-def _members(configs: Sequence[TrainConfig], out: Path | None, resume: bool) -> list[Member]:
-    """Every run of some configs; all that can be refused is refused here."""
+def _hosting(config: TrainConfig) -> str | None:
+    """What there is to know of a game that is not compiled."""
+    env = game_of(config)
+    if not isinstance(env, PooledEnv):
+        return None
+    number = "1 process" if env.pool.size == 1 else f"up to {env.pool.size} processes"
+    chance = "a new one" if config.game_seed is None else config.game_seed
+    return (
+        f"{config.game} is hosted, in {number} of emulators, and not compiled: {env.why}; "
+        f"{len(env.commands)} commands, {len(env.vocabulary)} words, seed of each episode: {chance}"
+    )
+
+
+def _members(
+    configs: Sequence[TrainConfig], out: Path | None, resume: bool, opened: ExitStack
+) -> list[Member]:
+    """Every run of some configs; all that can be refused is refused here.
+
+    ``opened`` gets what ends the processes of hosted games.
+    """
     if out is not None and out.exists() and not out.is_dir():
         raise UsageError(f"{out} is no folder; give another --out")
     members: dict[str, Member] = {}
     for config in map(resolved, configs):
+        opened.callback(game_of(config).close)
         check_trainable(config)
         heads = own_heads(config)
         for seed in config.seeds:
@@ -165,7 +198,13 @@ def _find_folder(member: Member, folder: Path, resume: bool) -> None:
 
 
 def _game_hash(config: TrainConfig) -> str:
-    return open_game(config.game, config.episode_steps).game.header["game_hash"]
+    return game_of(config).digest
+
+
+def _about_game(config: TrainConfig) -> dict[str, Any]:
+    env = game_of(config)
+    own = env.about if isinstance(env, PooledEnv) else {}
+    return {"game_hash": env.digest, **own}
 
 
 class _Trainer:
@@ -207,7 +246,11 @@ class _Trainer:
             # A target that is copied less often than every row is copied here.
             if learn and every < target_every and step % target_every == 0:
                 run = program.copy_to_target(run)
-            self._add_rows(step, jax.device_get(sums))
+            counted = jax.device_get(sums)
+            for note in built.env.notes():
+                self.progress.say(note)
+            built.env.check()
+            self._add_rows(step, counted)
             over = step == config.steps
             begun = time.monotonic()
             if over or self.stop.asked or begun - saved_at >= pause:
@@ -273,7 +316,7 @@ class _Trainer:
             if member.folder is None:
                 continue
             with _told(member.folder):
-                about = {**provenance(), "game_hash": _game_hash(member.config)}
+                about = {**provenance(), **_about_game(member.config)}
                 is_new = not member.folder.exists()
                 if is_new:
                     runs.create(member.folder, member.config, about)

@@ -16,6 +16,8 @@ from grue.agents.kernels.texts import Pool
 
 TOGETHER = 64
 """Texts that are read together."""
+MANY_WORDS = 512
+"""In a larger vocabulary a word's row is written to where it is, not found by a product."""
 SIZES = (4, 8, 16, 24)
 """Numbers of rows for which there is a product of its own; beyond, all rows."""
 SLICE = 64
@@ -115,11 +117,10 @@ def _encode_backward(residuals: Any, d_means: Float[Array, "texts encoder"]):
             z = table[word] + h_before @ recurrent
             dh = dh + jnp.where((i < lengths)[:, None], d_mean, 0.0)
             dz, dc = cell_backward(z, c_before, states(cs, i), dh, dc)
-            chosen = (jnp.arange(len(table))[:, None] == word).astype(jnp.float32)
             return (
                 dz @ recurrent.T,
                 dc,
-                d_table + chosen @ dz,
+                _add_by_word(d_table, word, dz),
                 d_recurrent + h_before.T @ dz,
             )
 
@@ -130,6 +131,17 @@ def _encode_backward(residuals: Any, d_means: Float[Array, "texts encoder"]):
     start = jnp.zeros_like(table), jnp.zeros_like(recurrent)
     d_table, d_recurrent = jax.lax.fori_loop(0, blocks, block, start)
     return d_table, d_recurrent, None
+
+
+def _add_by_word(
+    total: Float[Array, "words gates"],
+    word: Int[Array, " texts"],
+    rows: Float[Array, "texts gates"],
+) -> Float[Array, "words gates"]:
+    """Adds each row to that of its word."""
+    if len(total) > MANY_WORDS:
+        return total.at[word].add(rows)
+    return total + (jnp.arange(len(total))[:, None] == word).astype(jnp.float32) @ rows
 
 
 encode.defvjp(_encode_forward, _encode_backward)

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from grue.agents.kernels import cpu
 from grue.agents.kernels.adam import Rates, moved
-from grue.agents.kernels.texts import BLOCK, Pool, padded
+from grue.agents.kernels.texts import BLOCK, Pool, padded, rows_of
 from grue.games.tokens import PADDING
 
 Stacked = Float[Array, "heads rows gates"]
@@ -36,6 +36,13 @@ def in_working_type(weights: Weights, precision: str) -> Weights | None:
     if isinstance(weights, tuple) or weights.dtype == dtype:
         return None
     return weights.astype(dtype)
+
+
+def vectors_of(
+    table: Float[Array, "words vector"], words: Int[Array, "*texts"]
+) -> Float[Array, "*texts vector"]:
+    """The vector of each word. On a CPU the gradient's sums have one order by themselves."""
+    return rows_of(table, words) if _has_gpu() else table[words]
 
 
 def encode(

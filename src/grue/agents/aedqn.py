@@ -1,0 +1,346 @@
+"""AE-DQN (Zahavy et al. 2018, Learn What Not to Learn): Q-learning that leaves commands out.
+
+A state is what look and inventory print, now and in the last few steps. One convolutional network
+learns Q from single steps; another, E, learns which commands do nothing, and its features carry a
+linear bandit for each command, which decides what is left out of play and of the targets
+(``elimination.py``).
+
+The bandits are solved when the target network is copied. Until then each update counts some steps
+of the memory for the next solution, with the features that E had at the last one, so that by then
+the memory has been gone through evenly.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from grue.agents import elimination, gating, replay, targets
+from grue.agents.agent import AgentState, Condition, Decision, Episode, Losses
+from grue.agents.convolution import ConvolutionNetwork, ConvolutionSizes, TextConvolution
+from grue.agents.elimination import Bandit, Tally, with_constant
+from grue.agents.gating import GateSettings
+from grue.agents.kernels.adam import moved, rates
+from grue.agents.replay import EpisodicReplay, Row
+from grue.agents.settings import Settings
+from grue.engine.environment import Environment
+from grue.engine.step import Step
+from grue.games.tokens import PADDING
+
+DROPOUT = 0.5
+"""Of E's features while it learns, as in the authors' program."""
+NO_STEP = -1
+"""The command of a row that was only seen, after the last step of an episode."""
+
+State = Int[Array, "history words"]
+"""The texts of the last states, the newest last; empty ones before the first."""
+
+
+class Moments(NamedTuple):
+    """Of Adam."""
+
+    count: Int[Array, ""]
+    first: ConvolutionNetwork
+    second: ConvolutionNetwork
+
+
+class Study(NamedTuple):
+    """The next solution in the making."""
+
+    encoder: TextConvolution
+    """The features that are counted."""
+    tally: Tally
+    done: Int[Array, ""]
+    """Updates that have counted."""
+
+
+class Learned(NamedTuple):
+    values: ConvolutionNetwork
+    """Q"""
+    target: ConvolutionNetwork
+    """Q⁻"""
+    eliminator: ConvolutionNetwork
+    """E"""
+    value_moments: Moments
+    eliminator_moments: Moments
+    study: Study
+    encoder: TextConvolution
+    """Of E⁻; its last layer is the bandit."""
+    bandit: Bandit
+
+
+class Batch(NamedTuple):
+    """Single steps."""
+
+    state: Int[Array, "batch history words"]
+    action: Int[Array, " batch"]
+    reward: Float[Array, " batch"]
+    admissible: Bool[Array, " batch"]
+    terminated: Bool[Array, " batch"]
+    following: Int[Array, "batch history words"]
+
+
+class EliminationAgent:
+    """Its memory in an episode is the state it is in."""
+
+    heads = 1
+
+    def __init__(self, env: Environment, settings: Settings) -> None:
+        self.settings = settings
+        self.env = env
+        self.length = min(settings.state_words, 2 * env.observation_length)
+        self.value_sizes = ConvolutionSizes(
+            words=len(env.vocabulary),
+            commands=len(env.commands),
+            history=settings.state_history,
+            vector=settings.word_vector,
+            filters=settings.value_filters,
+        )
+        self.elimination_sizes = self.value_sizes._replace(filters=settings.elimination_filters)
+        first = np.asarray(jax.jit(lambda: self.describe(env.reset()[0]))())
+        empty = np.full((settings.state_history - 1, self.length), PADDING, np.int32)
+        self.first_state = np.concatenate([empty, first[None]])
+
+    def describe(self, game: Any) -> Int[Array, " words"]:
+        """What look and inventory print, as one text without gaps; its end may be cut off."""
+        words = jnp.concatenate([self.env.look(game), self.env.inventory(game)])
+        place = jnp.where(words == PADDING, self.length, jnp.cumsum(words != PADDING) - 1)
+        text = jnp.full(self.length, PADDING, jnp.int32)
+        return text.at[place].set(words.astype(jnp.int32), mode="drop")
+
+    def init(self, key: PRNGKeyArray) -> AgentState:
+        settings = self.settings
+        for_values, for_eliminator = jax.random.split(key)
+        sizes = self.elimination_sizes
+        values = ConvolutionNetwork(self.value_sizes, for_values)
+        eliminator = ConvolutionNetwork(sizes, for_eliminator)
+        shape = sizes.commands, sizes.features + 1
+        tally = elimination.empty_tally(*shape)
+        learned = Learned(
+            values=values,
+            target=values,
+            eliminator=eliminator,
+            value_moments=_moments(values),
+            eliminator_moments=_moments(eliminator),
+            study=Study(eliminator.encoder, tally, jnp.int32(0)),
+            encoder=eliminator.encoder,
+            bandit=elimination.unsolved(*shape, settings.elimination_ridge),
+        )
+        return AgentState(learned, replay.init(settings.replay_steps, self.length, sizes.words))
+
+    def start(self, state: AgentState) -> State:
+        return jnp.asarray(self.first_state)
+
+    def act(
+        self,
+        state: AgentState,
+        episode: Episode,
+        condition: Condition,
+        epsilon: Float[Array, ""],
+        key: PRNGKeyArray,
+    ) -> tuple[AgentState, Decision]:
+        """ε-greedy on what is not eliminated, within the gate."""
+        learned: Learned = state.learned
+        gate_key, choice_key = jax.random.split(key)
+        now = episode.memory[None]
+        values = learned.values(now)[0]
+        middle, kept = self.judge(learned, now)
+        admissibility = 1.0 - jnp.clip(middle[0], 0.0, 1.0)
+        gated = gating.candidate_set(
+            gate_key, GateSettings(condition.gate), admissibility, episode.seen.admissible_set
+        )
+        both = gated & kept[0]
+        candidates = jnp.where(both.any(), both, gated)
+        action = gating.choose(choice_key, values, candidates, epsilon)
+        return state, Decision(
+            action, episode.memory, jnp.int32(0), candidates, values, admissibility
+        )
+
+    def judge(
+        self, learned: Learned, states: Int[Array, "rows history words"]
+    ) -> tuple[Float[Array, "rows commands"], Bool[Array, "rows commands"]]:
+        """E⁻: the expected signal of each command, and which are not eliminated."""
+        settings = self.settings
+        features = with_constant(learned.encoder(states))
+        middle, half_width = elimination.interval(
+            learned.bandit, features, settings.elimination_confidence
+        )
+        return middle, elimination.allowed(middle, half_width, settings.elimination_threshold)
+
+    def perceive(self, memory: State, game: Any, seen: Step) -> State:
+        """The state that the step led to."""
+        return jnp.concatenate([memory[1:], self.describe(game)[None]])
+
+    def observe(
+        self, state: AgentState, before: Episode, action: Int[Array, ""], after: Episode
+    ) -> AgentState:
+        """Stores the step."""
+        step = after.seen
+        row = Row(
+            before.memory[-1],
+            before.seen.score,
+            action,
+            step.reward.astype(jnp.float32),
+            step.admissible,
+            step.terminated,
+        )
+        last = row._replace(
+            observation=after.memory[-1], score=step.score, action=jnp.full_like(action, NO_STEP)
+        )
+        over = step.terminated | step.truncated
+        return state._replace(kept=replay.add(state.kept, row, last, over))
+
+    def update(
+        self, state: AgentState, condition: Condition, key: PRNGKeyArray
+    ) -> tuple[Learned, Losses]:
+        """A minibatch for Q and E, and more of the memory for the bandits."""
+        for_batch, for_dropout = jax.random.split(key)
+        with jax.named_scope("sample"):
+            batch = self.sample(state.kept, for_batch)
+        learned, losses = self.learn(state.learned, batch, for_dropout)
+        with jax.named_scope("study"):
+            return learned._replace(study=self.study(learned.study, state.kept)), losses
+
+    def sample(self, memory: EpisodicReplay, key: PRNGKeyArray) -> Batch:
+        """Single steps: an episode, then a step of it, each as likely as another."""
+        draws = jax.random.uniform(key, (2, self.settings.batch_size))
+        first, steps = replay.draw(memory.whole, draws[0])
+        number = first + (draws[1] * steps).astype(jnp.int32)
+        step = replay.rows(memory, number)
+        return Batch(
+            self.recall(memory, number),
+            step.action,
+            step.reward,
+            step.admissible,
+            step.terminated,
+            self.recall(memory, number + 1),
+        )
+
+    def recall(
+        self, memory: EpisodicReplay, numbers: Int[Array, " rows"]
+    ) -> Int[Array, "rows history words"]:
+        """The states in some rows, as they were when they were met."""
+        back = jnp.arange(self.settings.state_history)[::-1]
+        earlier = numbers[:, None] - back
+        rows = replay.rows(memory, earlier)
+        # A row without a step is the end of the episode before.
+        same = (back == 0) | ((rows.action != NO_STEP) & (earlier >= _oldest(memory)))
+        same = jnp.cumprod(same[:, ::-1], axis=1)[:, ::-1] == 1
+        return jnp.where(same[..., None], rows.observation, PADDING)
+
+    def learn(self, learned: Learned, batch: Batch, key: PRNGKeyArray) -> tuple[Learned, Losses]:
+        """One step of gradient descent on (y - Q)² and one on (e - E)²."""
+        y = self.targets(learned, batch)
+
+        def value_loss(network: ConvolutionNetwork) -> Float[Array, ""]:
+            q_t = _of_action(network(batch.state), batch.action)
+            error = targets.huber_error if self.settings.huber else targets.squared_error
+            return error(y, q_t).mean()
+
+        def signal_loss(network: ConvolutionNetwork) -> tuple[Array, Array]:
+            features = network.encoder(batch.state)
+            kept = jax.random.bernoulli(key, 1 - DROPOUT, features.shape)
+            signal = _of_action(network.above(features * kept / (1 - DROPOUT)), batch.action)
+            error = targets.squared_error(1.0 - batch.admissible, signal).mean()
+            right = (signal < 0.5) == batch.admissible
+            return error, right.astype(jnp.float32).mean()
+
+        q, value_slope = eqx.filter_value_and_grad(value_loss)(learned.values)
+        (e, accuracy), signal_slope = eqx.filter_value_and_grad(signal_loss, has_aux=True)(
+            learned.eliminator
+        )
+        values, value_moments = self.descend(learned.values, value_slope, learned.value_moments)
+        eliminator, eliminator_moments = self.descend(
+            learned.eliminator, signal_slope, learned.eliminator_moments
+        )
+        after = learned._replace(
+            values=values,
+            value_moments=value_moments,
+            eliminator=eliminator,
+            eliminator_moments=eliminator_moments,
+        )
+        return after, Losses(q, e, accuracy)
+
+    def targets(self, learned: Learned, batch: Batch) -> Float[Array, " batch"]:
+        """y = r + γ max Q⁻ over what is not eliminated after the step."""
+        _, kept = self.judge(learned, batch.following)
+        best = jnp.where(kept, learned.target(batch.following), -jnp.inf).max(1)
+        return targets.q_target(batch.reward, batch.terminated, best, self.settings.discount)
+
+    def descend(
+        self, network: ConvolutionNetwork, slope: ConvolutionNetwork, moments: Moments
+    ) -> tuple[ConvolutionNetwork, Moments]:
+        """Adam on the clipped gradient."""
+        clip = self.settings.gradient_clip
+        squares = sum(jnp.square(leaf).sum() for leaf in jax.tree.leaves(slope))
+        norm = jnp.sqrt(squares)
+        scale = jnp.where(norm < clip, 1.0, clip / jnp.maximum(norm, clip))
+        number = moments.count + 1
+        now = rates(number, scale, self.settings.learning_rate)
+        leaves, tree = jax.tree.flatten(network)
+        three = [
+            moved(*each, now)
+            for each in zip(
+                leaves,
+                jax.tree.leaves(moments.first),
+                jax.tree.leaves(moments.second),
+                jax.tree.leaves(slope),
+                strict=True,
+            )
+        ]
+        theta, first, second = (jax.tree.unflatten(tree, part) for part in zip(*three, strict=True))
+        return theta, Moments(number, first, second)
+
+    def study(self, study: Study, memory: EpisodicReplay) -> Study:
+        """Counts the steps of the memory whose turn it is."""
+        settings = self.settings
+        rows = settings.elimination_rows
+        # All of it by the next solution; where that is too much, evenly, each row for several.
+        most = rows * (settings.target_every // settings.update_every)
+        oldest = _oldest(memory)
+        known = memory.written - oldest
+        stride = jnp.maximum(known / most, 1.0)
+        turn = study.done * rows + jnp.arange(rows)
+        number = (turn * stride).astype(jnp.int32)
+        row = replay.rows(memory, oldest + number)
+        there = (number < known) & (row.action != NO_STEP)
+        tally = elimination.count(
+            study.tally,
+            with_constant(study.encoder(self.recall(memory, oldest + number))),
+            row.action,
+            ~row.admissible,
+            jnp.where(there, stride, 0.0),
+        )
+        return Study(study.encoder, tally, study.done + 1)
+
+    def copy_to_target(self, learned: Learned) -> Learned:
+        """Q⁻ ← Q; the bandits of E⁻ are solved, and the next study begins with E as it is."""
+        study = learned.study
+        empty = jax.tree.map(jnp.zeros_like, study.tally)
+        return learned._replace(
+            target=learned.values,
+            encoder=study.encoder,
+            bandit=elimination.solve(study.tally, self.settings.elimination_ridge),
+            study=Study(learned.eliminator.encoder, empty, jnp.int32(0)),
+        )
+
+
+def _oldest(memory: EpisodicReplay) -> Int[Array, ""]:
+    """The first row that has not been written over."""
+    return jnp.maximum(memory.written - len(memory.stored.facts) + 1, 0)
+
+
+def _moments(network: ConvolutionNetwork) -> Moments:
+    zeros = jax.tree.map(jnp.zeros_like, network)
+    return Moments(jnp.int32(0), zeros, zeros)
+
+
+def _of_action(
+    values: Float[Array, "batch commands"], action: Int[Array, " batch"]
+) -> Float[Array, " batch"]:
+    return jnp.take_along_axis(values, action[:, None], axis=1)[:, 0]

@@ -1,0 +1,276 @@
+"""Real games behind the compiled engine's interface: pure functions on arrays, for jit and vmap.
+
+The state of a game is its history: the seed of its chance, and the commands so far. ``step`` asks a
+pool of processes what the next command does to that history. They mostly have the game at hand, and
+else play it again from its seed; so a step depends on its arguments alone, a checkpoint needs
+nothing but arrays, and a run goes on elsewhere with the same bits.
+"""
+
+from __future__ import annotations
+
+import math
+from importlib import metadata
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from grue.engine.emulator import LARGEST_SEED, check_command, check_seed
+from grue.engine.step import Step
+from grue.engine.worker import Spec, Turn, failed_turns
+from grue.engine.workers import Pool
+from grue.errors import UsageError
+from grue.games.game import Game
+from grue.games.gamefile import game_hash
+from grue.games.stories import Story, vocabulary_of
+from grue.games.story import read_story
+from grue.games.tokens import StoryVocabulary, Vocabulary
+from grue.games.zmachine import StoryFile
+
+OBSERVATION_LENGTH = 128
+"""Words of a text that an agent sees; the end of a longer one is cut off."""
+MOST_COMMANDS = 2**15
+
+
+class History(NamedTuple):
+    """A game as what led to it."""
+
+    stream: Array
+    """The random key that the seeds of all episodes come from, as numbers."""
+    episode: Array
+    seed: Array
+    commands: Array
+    """The first ``steps`` of them have been taken."""
+    steps: Array
+    score: Array
+    subtasks: Array
+    over: Array
+    lost: Array
+    """The emulator failed: the episode ends here."""
+    looked: Array
+    carried: Array
+    """What look and inventory would print, where the agent is told."""
+
+
+class PooledEnv:
+    """``env.reset(key) -> state, step`` and ``env.step(state, action) -> state, step``."""
+
+    def __init__(
+        self,
+        game: Game | Story,
+        episode_steps: int | None = None,
+        game_seed: int | None = None,
+        informed: bool = False,
+        observation_length: int = OBSERVATION_LENGTH,
+        workers: int | None = None,
+        why: str = "",
+    ) -> None:
+        """``game_seed`` is every episode's; with None each has its own, from the key of ``reset``.
+
+        ``informed`` tells look and inventory with every step, which costs two more commands;
+        ``why`` is the reason why the game is not compiled.
+        """
+        self.game = game
+        self.why = why
+        self.commands = game.commands
+        self.vocabulary: Vocabulary = _vocabulary(game)
+        self.knows_admissible = isinstance(game, Game)
+        self.episode_steps = game.episode_steps if episode_steps is None else episode_steps
+        self.observation_length = observation_length
+        self.game_seed = game_seed
+        if len(self.commands) > MOST_COMMANDS:
+            raise UsageError(f"{game.name} has more than {MOST_COMMANDS} commands; give fewer")
+        for command in self.commands:
+            check_command(command)
+        if game_seed is not None:
+            check_seed(game_seed)
+        spec = Spec(game, self.episode_steps, self.vocabulary, observation_length, informed)
+        self.pool = Pool(spec, workers)
+        self.facts = self.pool.facts()
+        self._opening = self._find_opening()
+
+    @property
+    def max_score(self) -> int | None:
+        return self.facts.max_score
+
+    @property
+    def subtask_names(self) -> tuple[str, ...]:
+        return tuple(subtask.text for subtask in self.game.subtasks)
+
+    @property
+    def digest(self) -> str:
+        return self.game.digest if isinstance(self.game, Story) else game_hash(self.game)
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What results on it depend on, beside the settings."""
+        story = StoryFile.read(self.game.story)
+        return {
+            "engine": "hosted",
+            "jericho": metadata.version("jericho"),
+            "release": story.release,
+            "serial": story.serial,
+        }
+
+    # The pure functions
+
+    def reset(self, key: Any = None) -> tuple[History, Step]:
+        """The first episode of a stream of chance; without a key, of key 0's."""
+        key = jax.random.key(0) if key is None else key
+        return self._begin(jax.random.key_data(key), jnp.int32(0))
+
+    def restart(self, state: History) -> tuple[History, Step]:
+        """The next episode: new chance, or the same if it was fixed."""
+        return self._begin(state.stream, state.episode + 1)
+
+    def step(self, state: History, action: Array | int) -> tuple[History, Step]:
+        """Takes a command by its number. A game that is over stays as it is."""
+        action = jnp.asarray(action, jnp.int32)
+        done = state.over | state.lost | (state.steps >= self.episode_steps)
+        turn = self._ask(state, action, done)
+        going = ~done
+        lost = turn.failed & going
+        played = going & ~lost
+        score = jnp.where(played, turn.score, state.score)
+        place = jnp.where(going, state.steps, self.episode_steps)
+        following = state._replace(
+            commands=state.commands.at[place].set(action.astype(jnp.int16), mode="drop"),
+            steps=state.steps + going,
+            score=score,
+            subtasks=jnp.where(played, turn.subtasks, state.subtasks),
+            over=state.over | (turn.terminated & played),
+            lost=state.lost | lost,
+            looked=jnp.where(played, turn.looked, state.looked),
+            carried=jnp.where(played, turn.carried, state.carried),
+        )
+        return following, self._report(
+            following,
+            turn.observation * played,
+            score - state.score,
+            turn.admissible & played,
+            turn.admissible_set & played,
+        )
+
+    def look(self, state: History) -> Array:
+        """The words of looking around now, without spending a step."""
+        return self._told(state.looked)
+
+    def inventory(self, state: History) -> Array:
+        """The words of taking inventory now, without spending a step."""
+        return self._told(state.carried)
+
+    # On the host
+
+    def decode(self, observation: Any) -> str:
+        """The text of an observation: all in lower case."""
+        return self.vocabulary.decode(np.asarray(observation).tolist())
+
+    def notes(self) -> list[str]:
+        return self.pool.notes()
+
+    def check(self) -> None:
+        if self.pool.error is not None:
+            raise self.pool.error
+
+    def close(self) -> None:
+        self.pool.close()
+
+    def _begin(self, stream: Array, episode: Array) -> tuple[History, Step]:
+        turn = jax.tree.map(jnp.asarray, self._opening)
+        state = History(
+            stream=stream,
+            episode=episode,
+            seed=self._seed(stream, episode),
+            commands=jnp.zeros(self.episode_steps, jnp.int16),
+            steps=jnp.int32(0),
+            score=turn.score,
+            subtasks=turn.subtasks,
+            over=jnp.bool_(False),
+            lost=jnp.bool_(False),
+            looked=turn.looked,
+            carried=turn.carried,
+        )
+        nothing = jnp.int32(0)
+        return state, self._report(
+            state, turn.observation, nothing, jnp.bool_(False), turn.admissible_set
+        )
+
+    def _seed(self, stream: Array, episode: Array) -> Array:
+        if self.game_seed is not None:
+            return jnp.int32(self.game_seed)
+        key = jax.random.fold_in(jax.random.wrap_key_data(stream), episode)
+        return jax.random.randint(key, (), 0, LARGEST_SEED, jnp.int32)
+
+    def _ask(self, state: History, action: Array, done: Array) -> Turn:
+        like = jax.tree.map(
+            lambda part: jax.ShapeDtypeStruct(part.shape, part.dtype), self._opening
+        )
+        return jax.pure_callback(
+            self._answer,
+            like,
+            *(state.seed, state.steps, state.commands, action, done),
+            vmap_method="broadcast_all",
+        )
+
+    def _answer(self, seed: Any, steps: Any, commands: Any, action: Any, done: Any) -> Turn:
+        """The callback: any leading axes are many games side by side."""
+        shape = np.shape(seed)
+        asking = np.flatnonzero(~np.asarray(done).reshape(-1))
+        asked = np.zeros(len(asking), self.pool.question)
+        asked["place"] = asking
+        for name, field in (("seed", seed), ("steps", steps), ("action", action)):
+            asked[name] = np.asarray(field).reshape(-1)[asking]
+        asked["commands"] = np.asarray(commands).reshape(-1, self.episode_steps)[asking]
+        turns = failed_turns(self.pool.spec, math.prod(shape))
+        if len(asking):
+            turns[asking] = self.pool.ask(asked)
+        return _parts(turns.reshape(shape))
+
+    def _find_opening(self) -> Turn:
+        """The same for all episodes, or it could not be part of the program."""
+        if self.game_seed is not None:
+            return _parts(self.pool.opening(self.game_seed)[0])
+        first, second = self.pool.opening(0), self.pool.opening(1)
+        if first != second:
+            raise UsageError(
+                f"{self.game.name} opens by chance, now with one text and now with another: fix "
+                "its chance, as with --set game_seed=0"
+            )
+        return _parts(first[0])
+
+    def _report(
+        self, state: History, words: Array, reward: Array, admissible: Array, possible: Array
+    ) -> Step:
+        if not self.knows_admissible:
+            possible = jnp.broadcast_to(~state.over, len(self.commands))
+        return Step(
+            observation=words,
+            text=None,
+            reward=reward,
+            score=state.score,
+            terminated=state.over,
+            truncated=~state.over & (state.lost | (state.steps >= self.episode_steps)),
+            admissible=admissible,
+            admissible_set=possible,
+            subtasks=state.subtasks,
+        )
+
+    def _told(self, words: Array) -> Array:
+        if not self.pool.spec.informed:
+            raise UsageError("look and inventory are told when the game is opened as informed")
+        return words
+
+
+def _parts(turns: np.ndarray | np.void) -> Turn:
+    """Records as arrays of their own."""
+    return Turn(
+        *(np.ascontiguousarray(turns[name]).reshape(turns[name].shape) for name in Turn._fields)
+    )
+
+
+def _vocabulary(game: Game | Story) -> StoryVocabulary:
+    if isinstance(game, Story):
+        return game.words
+    return vocabulary_of(read_story(game.story), game.commands)

@@ -1,0 +1,225 @@
+"""A process that holds emulators, started by ``workers.Pool``.
+
+It is told whole histories (seed, commands so far, next command) and answers with what the last
+command did. Each place keeps its game where it is: mostly the history is the one it is at, and else
+the game is played again from its seed. So an answer depends on the question alone.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from grue.engine.step import Step
+from grue.engine.stories import StoryEnv, host
+from grue.errors import GrueError
+from grue.games.game import Game
+from grue.games.stories import Story
+from grue.games.tokens import Vocabulary
+
+LOOK, INVENTORY = "look", "inventory"
+KEPT_TEXTS = 50_000
+"""Texts whose numbers are remembered."""
+
+
+class Spec(NamedTuple):
+    """What a worker plays."""
+
+    game: Game | Story
+    episode_steps: int
+    vocabulary: Vocabulary
+    observation_length: int
+    informed: bool
+    """Whether look and inventory are told with every step."""
+
+
+class Facts(NamedTuple):
+    """What only an emulator knows of a game."""
+
+    score_refusal: str | None
+    max_score: int | None
+
+
+class Turn(NamedTuple):
+    """What a command did, as arrays; in a message the fields of a record."""
+
+    observation: Any
+    score: Any
+    terminated: Any
+    admissible: Any
+    failed: Any
+    """The emulator gave up: the other fields say nothing."""
+    admissible_set: Any
+    """Empty where it is not known."""
+    subtasks: Any
+    looked: Any
+    carried: Any
+
+
+def turn_type(spec: Spec) -> np.dtype:
+    """A record for one turn: whole messages are one array, which is read without a copy."""
+    length, told = spec.observation_length, spec.observation_length if spec.informed else 0
+    commands = len(spec.game.commands) if isinstance(spec.game, Game) else 0
+    columns = Turn(
+        observation=(np.int32, (length,)),
+        score=(np.int32, ()),
+        terminated=(bool, ()),
+        admissible=(bool, ()),
+        failed=(bool, ()),
+        admissible_set=(bool, (commands,)),
+        subtasks=(bool, (len(spec.game.subtasks),)),
+        looked=(np.int32, (told,)),
+        carried=(np.int32, (told,)),
+    )
+    return np.dtype([(name, *kind) for name, kind in columns._asdict().items()])
+
+
+def question_type(spec: Spec) -> np.dtype:
+    """A record for the next command of one game, and all that were before."""
+    numbers = ("place", "seed", "steps", "action")
+    history = ("commands", np.int16, (spec.episode_steps,))
+    return np.dtype([*((name, np.int32) for name in numbers), history])
+
+
+OPENING = -1
+"""In place of a command."""
+
+
+def failed_turns(spec: Spec, rows: int) -> np.ndarray:
+    turns = np.zeros(rows, turn_type(spec))
+    turns["failed"] = True
+    return turns
+
+
+class Answer(NamedTuple):
+    turns: np.ndarray
+    seconds: float
+    """Spent in emulators and on their texts."""
+    errors: list[str]
+
+    def pack(self) -> bytes:
+        told = "\0".join(self.errors).encode()
+        return np.float64(self.seconds).tobytes() + self.turns.tobytes() + told
+
+    @classmethod
+    def unpack(cls, message: bytes, kind: np.dtype, rows: int) -> Answer:
+        end = 8 + rows * kind.itemsize
+        turns = np.frombuffer(message[8:end], kind)
+        told = message[end:].decode()
+        errors = told.split("\0") if told else []
+        return cls(turns, float(np.frombuffer(message[:8])[0]), errors)
+
+
+class Place:
+    """One game, and the history that it is at."""
+
+    def __init__(self, spec: Spec) -> None:
+        self.env: Any = host(spec.game, spec.episode_steps)
+        self.at: tuple[int, bytes] | None = None
+        self.state: Any = None
+
+    def take(self, seed: int, history: np.ndarray, action: int) -> Step:
+        past = history.tobytes()
+        if self.at != (seed, past):
+            self.at = None
+            self.state, step = self.env.reset(seed)
+            for command in history.tolist():
+                self.state, step = self.env.step(self.state, command)
+            if action == OPENING:
+                self.at = seed, past
+                return step
+        self.state, step = self.env.step(self.state, action)
+        self.at = seed, past + np.asarray(action, history.dtype).tobytes()
+        return step
+
+    def ask(self, command: str) -> str:
+        """What a command would print, without taking it."""
+        if self.state.over:
+            return ""
+        return self.env.step(self.state, command)[1].text
+
+
+class Server:
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+        self.places: dict[int, Place] = {}
+        self.rows: dict[str, np.ndarray] = {}
+        env = self._place(0).env
+        if isinstance(env, StoryEnv):
+            env.prepare()
+        self.facts = Facts(env.score_refusal, env.max_score)
+
+    def answer(self, asked: np.ndarray) -> Answer:
+        start = time.perf_counter()
+        turns, errors = failed_turns(self.spec, len(asked)), []
+        for question, turn in zip(asked, turns, strict=True):
+            place = int(question["place"])
+            try:
+                self._write(turn, self._place(place), question)
+            except Exception as error:
+                # The place may be anywhere now: the next question gets a new one.
+                self.places.pop(place, None)
+                errors.append(f"{type(error).__name__}: {error}")
+        return Answer(turns, time.perf_counter() - start, errors)
+
+    def _write(self, turn: Any, place: Place, question: Any) -> None:
+        history = question["commands"][: question["steps"]]
+        step = place.take(int(question["seed"]), history, int(question["action"]))
+        turn["observation"] = self._tokens(step.text or "")
+        turn["score"] = step.score
+        turn["terminated"] = step.terminated
+        turn["admissible"] = step.admissible
+        turn["subtasks"] = step.subtasks
+        if isinstance(self.spec.game, Game):
+            turn["admissible_set"] = step.admissible_set
+        if self.spec.informed:
+            turn["looked"] = self._tokens(place.ask(LOOK))
+            turn["carried"] = self._tokens(place.ask(INVENTORY))
+        turn["failed"] = False
+
+    def _place(self, number: int) -> Place:
+        if number not in self.places:
+            self.places[number] = Place(self.spec)
+        return self.places[number]
+
+    def _tokens(self, text: str) -> np.ndarray:
+        """The numbers of a text, its end cut off where it is too long."""
+        known = self.rows.get(text)
+        if known is None:
+            known = np.zeros(self.spec.observation_length, np.int32)
+            numbers = self.spec.vocabulary.encode(text)[: len(known)]
+            known[: len(numbers)] = numbers
+            if len(self.rows) < KEPT_TEXTS:
+                self.rows[text] = known
+        return known
+
+
+def main(handle: int) -> None:
+    """Serves until the other end of the pipe is gone."""
+    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
+    connection = Connection(handle)
+    try:
+        server = Server(connection.recv())
+    except GrueError as error:
+        connection.send(error)
+        return
+    connection.send(server.facts)
+    while True:
+        try:
+            message = connection.recv_bytes()
+        except EOFError:
+            return
+        asked = np.frombuffer(message, question_type(server.spec))
+        connection.send_bytes(server.answer(asked).pack())
+
+
+def _end_with_parent(parent: int) -> None:
+    """Also when an emulator never comes back: its calls leave other threads running."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(0)

@@ -1,0 +1,147 @@
+"""Z-machine stories of any origin: a file, the commands an agent chooses from, what is known of it.
+
+A story file has no list of commands. They come from a file of the user's, else from Jericho's table
+for a story that it knows, else they are proposed from the story's own dictionary and grammar.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+from grue.errors import UsageError
+from grue.games.game import DEFAULT_EPISODE_STEPS, Subtask
+from grue.games.story import read_story
+from grue.games.tokens import StoryVocabulary, tokenize
+from grue.games.zmachine import StoryFile
+
+LOOK = "look"
+PROPOSED = 200
+"""The most commands that are proposed from a story's grammar."""
+
+
+@dataclass(frozen=True)
+class Story:
+    """A Z-machine story that can be played: ``grue.load("zork1")`` or ``grue.load(path)``."""
+
+    name: str
+    story: Path
+    data: bytes = field(repr=False)
+    commands_file: Path | None = None
+    tables: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """What Jericho knows of it: commands, a walkthrough and the seed that it needs."""
+    max_score: int | None = None
+    """None where nobody has said."""
+    victory: str | None = None
+    """What is printed when the game is won, and never else."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what is read from the file again in no time."""
+        return {name: value for name, value in vars(self).items() if name not in ("file", "words")}
+
+    @cached_property
+    def file(self) -> StoryFile:
+        return StoryFile(self.data)
+
+    @cached_property
+    def commands(self) -> tuple[str, ...]:
+        """The commands an agent chooses from; "look" is always one of them."""
+        if self.commands_file is not None:
+            found = read_commands(self.commands_file)
+        elif "minimal_actions" in self.tables:
+            found = tuple(self.tables["minimal_actions"].split("/"))
+        else:
+            found = self.file.propose_commands(PROPOSED)
+        return found if LOOK in found else (*found, LOOK)
+
+    @cached_property
+    def words(self) -> StoryVocabulary:
+        """Every word that the story can print, and those of the commands, by number."""
+        return vocabulary_of(self.data, self.commands)
+
+    @property
+    def vocabulary(self) -> tuple[str, ...]:
+        return self.words.words
+
+    @property
+    def walkthrough(self) -> tuple[str, ...]:
+        """Commands that finish it, where Jericho knows them; they need ``walkthrough_seed``."""
+        return tuple(filter(None, self.tables.get("walkthrough", "").split("/")))
+
+    @property
+    def walkthrough_seed(self) -> int:
+        # Jericho's number, as ``reset`` counts: from 0 on.
+        return max(self.tables.get("seed", 0) - 1, 0)
+
+    @property
+    def subtasks(self) -> tuple[Subtask, ...]:
+        """One: its score says how far one has come, not which parts are done."""
+        return (Subtask("Win the game.", 0),)
+
+    @property
+    def episode_steps(self) -> int:
+        return DEFAULT_EPISODE_STEPS
+
+    @cached_property
+    def digest(self) -> str:
+        """Tells whether a run belongs to the story and the commands as they are now."""
+        digest = hashlib.sha256(self.data)
+        digest.update("\n".join(self.commands).encode())
+        return digest.hexdigest()
+
+
+def read_story_game(path: Path, name: str | None = None, commands: Path | None = None) -> Story:
+    """A story from its file, checked as a whole: an emulator crashes on a broken one."""
+    data = read_story(path)
+    return Story(name or path.stem, path, data, commands, jericho_tables(data))
+
+
+def jericho_tables(data: bytes) -> Mapping[str, Any]:
+    """What Jericho knows of a story; nothing where it does not know it, or is not there."""
+    try:
+        from jericho.defines import BINDINGS_DICT
+    except ImportError:
+        return {}
+    return BINDINGS_DICT.get(hashlib.md5(data, usedforsecurity=False).hexdigest(), {})
+
+
+def vocabulary_of(data: bytes, commands: Iterable[str]) -> StoryVocabulary:
+    """Every word that a story can print, and those of some commands, by number."""
+    spoken = {word for command in commands for word in tokenize(command.lower())}
+    return StoryVocabulary.of_words({*_words_of(data), *spoken})
+
+
+@lru_cache(maxsize=16)
+def _words_of(data: bytes) -> tuple[str, ...]:
+    """Reading all texts of a large story takes a second."""
+    return StoryFile(data).words()
+
+
+def read_commands(path: Path) -> tuple[str, ...]:
+    """The commands of a file, one on each line; empty lines and those with a # do not count."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        raise UsageError(
+            f"there is no file {path}; it should have a command on each line"
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read the commands in {path}: {error}") from None
+    found: dict[str, int] = {}
+    for number, line in enumerate(lines, 1):
+        command = " ".join(line.split())
+        if not command or command.startswith("#"):
+            continue
+        if command in found:
+            raise UsageError(
+                f"{path}, line {number}: {command!r} is there already, in line {found[command]}; "
+                "give each command once"
+            )
+        found[command] = number
+    if not found:
+        raise UsageError(f"{path} has no commands; it should have one on each line")
+    return tuple(found)

@@ -1,0 +1,77 @@
+"""Zork I: which story files are it, where they are looked for, and the paper's settings.
+
+The story does not come with grue. Release 88 is the one that Jericho knows; release 119 is the one
+that was published under the MIT licence, and Jericho knows nothing of it. The commands are the
+131 of Jericho's table for release 88, and "look".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from grue.errors import UsageError
+from grue.games.stories import Story, read_story_game
+
+NAME = "zork1"
+VARIABLE = "GRUE_ZORK1"
+MAX_SCORE = 350
+VICTORY = "Inside the Barrow"
+"""The last room."""
+RELEASES = {
+    "0ae5ac229e79094ff368b6669356444af0f35e21d862a1baaa546989085c15fd": 88,
+    "37084966477dff679282de42974b2077156b1bd68fad92a65d4ea94d8eb64d79": 119,
+}
+"""By the SHA-256 of the file."""
+SETTINGS: Mapping[str, Any] = {"discount": 0.8, "steps": 2_000_000}
+"""What the paper does otherwise on Zork; T is 200 and ε falls over a million steps as elsewhere."""
+
+
+def load_zork(story: Path | str | None = None, commands: Path | None = None) -> Story:
+    """Zork I from a file, or from where it is looked for."""
+    path = find_story() if story is None else Path(story).expanduser()
+    found = read_story_game(path, NAME, commands)
+    if hashlib.sha256(found.data).hexdigest() not in RELEASES:
+        known = " and ".join(map(str, RELEASES.values()))
+        raise UsageError(
+            f"{path} is not a Zork I that grue knows: releases {known} are known by their bytes; "
+            "play or train another story by its path"
+        )
+    return replace(found, tables=_tables(found), max_score=MAX_SCORE, victory=VICTORY)
+
+
+def _tables(story: Story) -> Mapping[str, Any]:
+    """Jericho's tables for release 88: commands, walkthrough and seed are as good for the other."""
+    if story.tables:
+        return story.tables
+    try:
+        from jericho.defines import BINDINGS_DICT
+    except ImportError:
+        return {}
+    return next(table for table in BINDINGS_DICT.values() if table["name"] == NAME)
+
+
+def find_story() -> Path:
+    """The story file that ``GRUE_ZORK1`` names, or the one in the user's data folder."""
+    named = os.environ.get(VARIABLE)
+    if named:
+        return Path(named).expanduser()
+    folder = data_folder()
+    found = sorted(path for path in folder.glob(f"{NAME}*.z[358]") if path.is_file())
+    if found:
+        return found[0]
+    raise UsageError(
+        f"Zork I does not come with grue: give its story file with --story PATH, name it in "
+        f"{VARIABLE}, or put it in {folder} as {NAME}.z3 or {NAME}.z5; release 119 is published "
+        "under the MIT licence at github.com/historicalsource/zork1, release 88 is among the games "
+        "that Jericho's documentation links to"
+    )
+
+
+def data_folder() -> Path:
+    home = os.environ.get("XDG_DATA_HOME")
+    return (Path(home) if home else Path.home() / ".local" / "share") / "grue"
