@@ -121,7 +121,7 @@ def train_all(
         raise UsageError(f"checkpoint_seconds must be at least 0, not {checkpoint_seconds}")
     with ExitStack() as opened:
         members = _members(configs, None if out is None else Path(out), resume, opened)
-        return _train_members(members, out, together, progress, checkpoint_seconds)
+        return _train_members(members, out, together, progress, checkpoint_seconds, one_program)
 
 
 def _train_members(
@@ -130,6 +130,7 @@ def _train_members(
     together: bool | None,
     progress: Progress | None,
     checkpoint_seconds: float,
+    one_program: bool,
 ) -> Result:
     if together is None:
         together = jax.default_backend() != "cpu"
