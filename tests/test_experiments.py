@@ -151,7 +151,13 @@ def test_labels() -> None:
 
 def row(step: int, episodes: int, fraction: float | None, **more: Any) -> dict[str, Any]:
     """A row of metrics, null where nothing is said."""
-    values = dict.fromkeys(COLUMNS) | {"step": step, "seed": 0, "episodes": episodes, "wins": 0}
+    values = dict.fromkeys(COLUMNS) | {
+        "step": step,
+        "seed": 0,
+        "episodes": episodes,
+        "wins": 0,
+        "failures": 0,
+    }
     values |= {"fraction": fraction, "updates": 250, "heads": [0.5, 0.5], "epsilon": 1 - step / 1e6}
     return values | more
 
