@@ -55,7 +55,7 @@ SETTINGS = {
     "learning_starts": 200,
     "epsilon_steps": 3000,
 }
-ARGUMENTS = ["train", "saladworld-1", "--gate", "masking"]
+ARGUMENTS = ["train", "saladworld-1", "--gate", "masking", "--preset", "paper"]
 ARGUMENTS += [word for name, value in SETTINGS.items() for word in ("--set", f"{name}={value}")]
 
 

@@ -82,5 +82,5 @@ def _of(score: int, most: int | None) -> str:
 def _ending(evaluation: Evaluation, episode: int) -> str:
     won = "won" if evaluation.won[episode] else "not won"
     steps = int(evaluation.steps[episode])
-    score = f"score {_of(evaluation.score[episode], evaluation.max_score)}"
+    score = f"score {_of(int(evaluation.score[episode]), evaluation.max_score)}"
     return f"The game was {won} in {steps} step{'' if steps == 1 else 's'}, {score}."
