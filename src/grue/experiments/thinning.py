@@ -14,7 +14,7 @@ MOST_ROWS = 260
 DIGITS = 4
 SOLVED = 0.95
 """A level is solved when the moving average of the fraction of subtasks is at least this."""
-WHOLE = ("episodes", "wins", "updates")
+WHOLE = ("episodes", "wins", "updates", "failures")
 """Counts: rows are added."""
 LAST = ("score_average", "fraction_average", "epsilon")
 """Of these a row keeps the value that it ends with."""
