@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from grue.experiments.records import Record
+from grue.experiments.scales import game_name
 from grue.training.config import TrainConfig
 
 ABOUT = {"commit": "0123456789abcdef", "device": "CPU", "command": "grue train", "grue": "0.1.0"}
 
 
 def made_record(
-    level: int,
+    level: int | str,
     agent: str,
     gate: str = "none",
     final: Sequence[float] = (0.5,),
@@ -30,9 +31,7 @@ def made_record(
     """
     shares = np.array((0.25, 0.5, 0.75, 1.0) if rise is None else rise)
     seeds = tuple(range(len(final)))
-    config = TrainConfig(
-        game=f"saladworld-{level}", agent=agent, gate=gate, seeds=seeds, **settings
-    )
+    config = TrainConfig(game=game_name(level), agent=agent, gate=gate, seeds=seeds, **settings)
     rows = len(shares)
     return Record(
         config=config,

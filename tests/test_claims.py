@@ -13,13 +13,27 @@ import pytest
 from made_records import made_record
 
 from grue.cli import main
-from grue.experiments.figures import BASELINE, SC, SC_ORACLE, Condition
+from grue.experiments.conditions import Condition
+from grue.experiments.figures import (
+    ACQLH,
+    AE_DQN,
+    BASELINE,
+    CQLH,
+    NO_LOOK,
+    SC,
+    SC_ORACLE,
+    parse_conditions,
+)
 from grue.experiments.records import Record, write_record
 from grue.reports.claims import CLAIMS, Claim, Judged, judge
 from grue.reports.claims_page import claims_page, counts
 from grue.reports.verdicts import (
+    HIGHEST,
     SCORE,
+    SCORE_AT_HALF,
+    SCORE_SPEED,
     SPEED,
+    UNSTEADINESS,
     AnyOf,
     Better,
     Cell,
@@ -29,6 +43,7 @@ from grue.reports.verdicts import (
     Near,
     NoBetter,
     NotWorse,
+    NotWorseAtHalf,
     Outcome,
     Reaches,
     StaysBelow,
@@ -165,18 +180,61 @@ def test_other_games_have_their_own_scale_and_measure() -> None:
     config = cell.config
     assert (config.game, config.agent, config.seeds) == ("zork1", "sc", (0, 1, 2, 3, 4))
     assert (config.steps, config.discount) == (2_000_000, 0.8)
-    record = sc(1, HIGH, steps=2_000_000, discount=0.8)
-    record = replace(
-        record,
-        config=replace(record.config, game="zork1"),
-        columns={**record.columns, "score_average": np.tile([5.0, 10.0, 30.0, 34.0], (3, 1))},
-    )
+    record = on_zork(SC, (5, 10, 30, 34), seeds=3)
     test = Reaches(cell, 35.0, SCORE)
     assert str(test) == "sc on zork1: at least 35"
     assert outcome(test, record) == Outcome(False, "34.000 ± 0.000")
     assert str(Better(cell, Cell(BASELINE, "zork1"))) == "sc is better than drqn, zork1"
     claim = Claim("z", "Zork", "It waits.", "so", (test, Reaches(Cell(SC, 3), 0.5)))
     assert "\nNot yet run: level 3, zork1: sc.\n" in claims_page(judge([], (claim,)), "x")
+
+
+def on_zork(condition: Condition, scores: Sequence[float], seeds: int = 5) -> Record:
+    """A record of Zork I whose score is this at every half million steps, in the first seed."""
+    more = np.resize((0.0, 0.25, 0.5, 0.25, 0.0), seeds) if seeds == 5 else np.zeros(seeds)
+    columns = {"score_average": np.add.outer(more, np.array(scores, float))}
+    settings = {**condition.settings, "final": (0.0,) * seeds, "columns": columns}
+    return made_record("zork1", **settings)
+
+
+def test_measures_of_the_score() -> None:
+    record = on_zork(SC, (8, 12, 36, 34), seeds=3)
+    measures = {HIGHEST: 36, SCORE: 34, SCORE_SPEED: 22.5, SCORE_AT_HALF: 12, UNSTEADINESS: 10}
+    for measure, value in measures.items():
+        assert measure.of(record).tolist() == [value] * 3, measure.name
+    # Eight rows of 250,000 steps and windows of 600,000: each third row, counted from the end.
+    scores = np.array([[0.0, 1, 9, 9, 4, 9, 9, 6]])
+    fine = replace(
+        record.only([0]),
+        config=replace(record.config, seeds=(0,), average_over=600_000),
+        steps=np.arange(1, 9) * 250_000,
+        columns={"score_average": scores},
+    )
+    assert UNSTEADINESS.of(fine).tolist() == [(2 + 3) / 2]
+
+
+def test_half_of_the_steps() -> None:
+    test = NotWorseAtHalf(Cell(SC, "zork1"), Cell(AE_DQN, "zork1"), within=3.5)
+    assert str(test) == ("sc after half of the steps is at most 3.5 below the end of ae-dqn, zork1")
+    theirs = on_zork(AE_DQN, (0, 0, 0, 20), seeds=3)
+    near = outcome(test, on_zork(SC, (0, 16.5, 0, 0), seeds=3), theirs)
+    assert near == Outcome(True, "16.500 ± 0.000 against 20.000 ± 0.000: -3.500 [-3.500, -3.500]")
+    assert outcome(test, on_zork(SC, (40, 16.25, 40, 40), seeds=3), theirs).passed is False
+    assert outcome(test, theirs).passed is None
+
+
+def test_switches_make_another_condition() -> None:
+    """A record without priority is no baseline, and neither is one without look."""
+    test = Better(Cell(BASELINE, "zork1"), Cell(NO_LOOK, "zork1"), SCORE)
+    assert str(test) == "drqn is better than drqn with no look, zork1"
+    base, without = on_zork(BASELINE, (5, 5, 5, 9)), on_zork(NO_LOOK, (5, 5, 5, 7))
+    assert outcome(test, base, without).passed is True
+    assert outcome(test, base).passed is None
+    assert outcome(test, without, on_zork(Condition("drqn", priority=False), (5,) * 4)) == (
+        Outcome(None, "")
+    )
+    unstable = Better(Cell(ACQLH, "zork1"), Cell(CQLH, "zork1"), UNSTEADINESS)
+    assert str(unstable) == "drqn + acqlh is less stable than drqn + cqlh, zork1"
 
 
 # Verdicts
@@ -240,6 +298,15 @@ def as_the_paper_says() -> list[Record]:
         add(level, "sc", "masking", less(stuck, 0.01) if hard else less(solved, 0.005), 1.1)
         for gate in ("dropout", "cqlh"):
             add(level, "sc", gate, less(plain, 0.01), 0.9)
+    scores = {
+        **{"drqn": (5, 10, 14, 15), "drqn+no-priority": (3, 6, 8, 10)},
+        **{"drqn+no-look": (5, 9, 12, 13), "drqn+cqlh": (5, 8, 10, 12)},
+        **{"drqn+acqlh": (12, 2, 14, 3), "ae-dqn": (5, 10, 20, 27)},
+        **{"sc": (15, 25, 28, 28), "sc+masking": (16, 26, 30, 30)},
+    }
+    for name, values in scores.items():
+        (condition,) = parse_conditions(name)
+        records.append(on_zork(condition, values))
     return records
 
 
@@ -256,7 +323,9 @@ def test_all_claims_hold_where_they_are_true(ideal: list[Record]) -> None:
 def test_claims_fail_where_they_are_false(ideal: list[Record]) -> None:
     """Every agent does the same everywhere: what says that one is better or fails is false."""
     same = [
-        made_record(
+        on_zork(Condition.of(record.config), (36, 36, 36, 36))
+        if record.game == "zork1"
+        else made_record(
             int(record.game[-1]),
             record.agent,
             record.gate,
@@ -267,9 +336,9 @@ def test_claims_fail_where_they_are_false(ideal: list[Record]) -> None:
     ]
     found = {one.claim.id: one.verdict.word for one in judge(same)}
     true = {"gating-alone-no-better", "gating-alone-does-not-improve"}
-    true |= {"almost-the-oracle", "masking-no-worse-to-level-3"}
+    true |= {"almost-the-oracle", "masking-no-worse-to-level-3", "zork-half-of-the-steps"}
     half = {"baseline-well-to-level-3", "sc-solves-baseline-cannot"}
-    half |= {"only-masking-solves-level-3", "faster-from-level-4"}
+    half |= {"only-masking-solves-level-3", "faster-from-level-4", "zork-look"}
     expected = {id_: "holds" if id_ in true else "does not hold" for id_ in found}
     assert found == expected | dict.fromkeys(half, "partly")
 
@@ -305,9 +374,10 @@ def test_page_of_claims() -> None:
     )
     judged = judge([sc(1, HIGH), sc(2, LOW)], claims)
     page = claims_page(judged, "grue report x --claims y")
-    assert page.startswith("# The paper's claims about SaladWorld, tested\n")
+    assert page.startswith("# The paper's claims, tested\n")
     assert "Made by `grue report x --claims y`: do not edit." in page
-    assert "Of 2 claims, 1 holds partly, 1 is not yet run." in page
+    assert "## On SaladWorld\n\nOf 2 claims, 1 holds partly, 1 is not yet run.\n\n|" in page
+    assert "## On Zork I" not in page
     told = "partly so far, 1 of 3 tests not yet run"
     assert f"| [rises](#rises) | “It rises.” | {told} |" in page
     assert "| [waits](#waits) | “It waits.” | not yet run |" in page
@@ -324,6 +394,19 @@ def test_page_of_claims() -> None:
         "## waits\n\n> It waits.\n\nSomewhere. Tested: it is there.\n\n**Not yet run.**\n\n"
         "Not yet run: level 1: sc + oracle.\n"
     )
+
+
+def test_claims_on_zork_have_a_table_of_their_own() -> None:
+    page = claims_page(judge([]), "x")
+    begin, end = page.index("## On Zork I"), page.index("## few-admissible")
+    lines = page[begin:end].splitlines()
+    assert lines[2] == "Of 8 claims, 8 are not yet run."
+    ids = [claim.id for claim in CLAIMS if claim.subject == "Zork I"]
+    assert [line.split("]")[0] for line in lines[6:-1]] == [f"| [{id_}" for id_ in ids]
+    assert all(id_.startswith("zork-") for id_ in ids)
+    assert page[: page.index("## On Zork I")].count("](#") == len(CLAIMS) - 8
+    told = "Not yet run: zork1: drqn, drqn with no priority.\n"
+    assert page[page.index("## zork-priority\n") :].split("\n\n")[4] + "\n" == told
 
 
 def test_counts() -> None:

@@ -11,19 +11,17 @@ import numpy as np
 import pytest
 
 from grue.errors import BrokenFileError, UsageError
+from grue.experiments.conditions import Condition
 from grue.experiments.figures import (
     ALL_LEVELS,
     FIGURES,
-    Condition,
     all_conditions,
     find_figures,
-    left_out,
     parse_conditions,
     parse_levels,
 )
 from grue.experiments.records import (
     Record,
-    label_of,
     merged,
     read_records,
     record_of,
@@ -39,6 +37,7 @@ from grue.training.programs import check_trainable
 from grue.training.runs import Curves, create
 
 NAN = float("nan")
+ZORK = ("zork", "zork-ablation", "zork-cqlh")
 GATES = ("none", "oracle", "dropout", "masking", "cqlh")
 
 
@@ -54,13 +53,20 @@ def test_the_figures_are_the_papers() -> None:
         **dict.fromkeys(curves, "curves"),
         "tasks-solved": "tasks",
         **dict.fromkeys(("maps-1-2", "maps-3-7"), "maps"),
-        **dict.fromkeys(("zork", "zork-ablation", "zork-cqlh"), "story"),
+        **dict.fromkeys(ZORK, "curves"),
     }
     assert len({figure.paper for figure in FIGURES.values()}) == len(FIGURES)
     for name in (*bars, "tasks-solved", "all-levels"):
         assert FIGURES[name].levels == ALL_LEVELS
     assert FIGURES["curves-levels-1-2"].levels == (1, 2)
     assert FIGURES["sc-gates-level-3"].levels == (3,)
+    assert [name for name, figure in FIGURES.items() if figure.needs_story] == list(ZORK)
+    for figure in FIGURES.values():
+        if figure.needs_story:
+            assert (figure.levels, figure.column) == (("zork1",), "score_average")
+        else:
+            assert set(figure.levels) <= set(ALL_LEVELS)
+            assert figure.column == "fraction_average"
 
 
 def test_each_figure_compares_what_the_paper_compares() -> None:
@@ -78,10 +84,13 @@ def test_each_figure_compares_what_the_paper_compares() -> None:
     for name in ("sc-masking", "tasks-solved", "all-levels"):
         assert FIGURES[name].labels == ("drqn", "sc", "sc + masking")
     assert FIGURES["oracle-or-learned"].labels == ("sc + oracle", "sc + masking")
+    assert FIGURES["zork"].labels == ("drqn", "sc", "sc + masking", "ae-dqn")
+    assert FIGURES["zork-ablation"].labels == ("drqn", "drqn, no priority", "drqn, no look")
+    assert FIGURES["zork-cqlh"].labels == ("drqn + cqlh", "drqn + acqlh")
 
 
 def test_all_needs_ten_deep_conditions_and_two_tabular_ones_on_every_level() -> None:
-    wish = Wish(find_figures("all"), SCALES["paper"])
+    wish = Wish(find_figures("all"), SCALES["paper"], ALL_LEVELS)
     configs = wish.configs()
     assert len(configs) == 7 * 12
     for level in by_level(configs):
@@ -93,11 +102,49 @@ def test_all_needs_ten_deep_conditions_and_two_tabular_ones_on_every_level() -> 
         assert config == TrainConfig(
             game=config.game, agent=config.agent, gate=config.gate, seeds=(0, 1, 2, 3, 4)
         )
-    assert [figure.name for figure in left_out()] == ["zork", "zork-ablation", "zork-cqlh"]
+
+
+def test_zork_at_the_papers_scale() -> None:
+    """Five seeds of eight conditions, with Zork's own settings and nothing else."""
+    configs = Wish(find_figures("all"), SCALES["paper"]).configs()
+    assert len(configs) == 7 * 12 + 8
+    zork = by_level(configs)[-1]
+    assert zork == configs[-8:]
+    for config in zork:
+        assert (config.steps, config.discount, config.episode_steps) == (2_000_000, 0.8, None)
+        assert config == TrainConfig(
+            game="zork1", seeds=(0, 1, 2, 3, 4), **Condition.of(config).settings
+        )
+    assert {Condition.of(config).typed for config in zork} == {
+        *("drqn", "sc", "sc+masking", "ae-dqn"),
+        *("drqn+no-priority", "drqn+no-look", "drqn+cqlh", "drqn+acqlh"),
+    }
+    plain, no_priority, no_look = (
+        SCALES["paper"].config(condition, "zork1", (0,))
+        for condition in FIGURES["zork-ablation"].conditions
+    )
+    assert no_priority == replace(plain, priority=False)
+    assert no_look == replace(plain, look_every=0)
+
+
+def test_only_zork_has_a_story() -> None:
+    wish = Wish(find_figures("all"), SCALES["smoke"], story="/stories/zork1.z5")
+    for config in wish.configs():
+        assert config.story == ("/stories/zork1.z5" if config.game == "zork1" else None)
+    (ae_dqn,) = [config for config in wish.configs() if config.agent == "ae-dqn"]
+    # It learns too, and is small: its own sizes are those of a GPU.
+    assert (ae_dqn.learning_starts, ae_dqn.value_filters) == (200, 4)
+    assert wish.command(replace(ae_dqn, seeds=(1,))) == (
+        "grue reproduce zork --scale smoke --conditions ae-dqn --seeds 1"
+    )
+    (no_look,) = [config for config in wish.configs() if config.look_every == 0]
+    assert wish.command(no_look) == (
+        "grue reproduce zork-ablation --scale smoke --conditions drqn+no-look --seeds 0,1"
+    )
 
 
 def test_smoke_can_be_trained_and_has_an_error_bar() -> None:
-    configs = Wish(find_figures("all"), SCALES["smoke"]).configs()
+    configs = Wish(find_figures("all"), SCALES["smoke"], ALL_LEVELS).configs()
     assert len(configs) == 7 * 12
     for config in configs:
         check_trainable(config)
@@ -128,9 +175,8 @@ def test_levels_conditions_and_seeds_restrict_what_is_run() -> None:
 def test_wrong_names_are_refused_with_the_nearest() -> None:
     with pytest.raises(UsageError, match="no figure 'sc-mask': did you mean sc-masking"):
         find_figures("sc-mask")
-    for name in ("zork", "zork-ablation", "zork-cqlh"):
-        with pytest.raises(UsageError, match=f"{name} needs the story file of Zork I"):
-            find_figures(name)
+    with pytest.raises(UsageError, match="no figure 'zork-abl': did you mean zork-ablation"):
+        find_figures("zork-abl")
     with pytest.raises(UsageError, match="no scale 'papre'; there are paper and smoke"):
         find_scale("papre")
     with pytest.raises(UsageError, match=r"condition 'sc\+mask': did you mean sc\+masking"):
@@ -141,9 +187,17 @@ def test_wrong_names_are_refused_with_the_nearest() -> None:
 
 
 def test_labels() -> None:
-    assert label_of("sc", "masking") == "sc + masking"
-    assert label_of("drqn", "none") == "drqn"
-    assert len({condition.label for condition in all_conditions(tuple(FIGURES.values()))}) == 12
+    assert Condition("sc", "masking").label == "sc + masking"
+    assert Condition("drqn").label == "drqn"
+    switched = Condition("sc", "masking", priority=False, look=False)
+    assert switched.label == "sc + masking, no priority, no look"
+    assert switched.in_a_list == "sc + masking with no priority and no look"
+    assert switched.typed == "sc+masking+no-priority+no-look"
+    assert Condition.of(TrainConfig(**switched.settings)) == switched
+    conditions = all_conditions(tuple(FIGURES.values()))
+    assert len({condition.label for condition in conditions}) == len(conditions) == 16
+    for condition in conditions:
+        assert parse_conditions(condition.typed) == (condition,)
 
 
 # Thinning
@@ -151,14 +205,14 @@ def test_labels() -> None:
 
 def row(step: int, episodes: int, fraction: float | None, **more: Any) -> dict[str, Any]:
     """A row of metrics, null where nothing is said."""
-    values = dict.fromkeys(COLUMNS) | {
-        "step": step,
-        "seed": 0,
-        "episodes": episodes,
-        "wins": 0,
+    values = dict.fromkeys(COLUMNS) | {"step": step, "seed": 0, "episodes": episodes, "wins": 0}
+    values |= {
+        "fraction": fraction,
+        "updates": 250,
         "failures": 0,
+        "heads": [0.5, 0.5],
+        "epsilon": 1 - step / 1e6,
     }
-    values |= {"fraction": fraction, "updates": 250, "heads": [0.5, 0.5], "epsilon": 1 - step / 1e6}
     return values | more
 
 
@@ -343,6 +397,44 @@ def test_of_a_seed_that_is_there_twice_the_longer_run_counts() -> None:
         solved=None,
     )
     assert [record.seeds for record in merged([whole, coarse])] == [(0,), (1,)]  # Other columns.
+
+
+def test_two_releases_of_a_story_are_no_record() -> None:
+    """Of two files that are called zork1, neither adds seeds to the other."""
+
+    def of_release(seed: int, release: int) -> Record:
+        about = {"release": release, "game_hash": f"of {release}"}
+        return replace(record_of([hand_made(seed, game="zork1")]), about=(about,))
+
+    records = [of_release(0, 88), of_release(1, 119), of_release(0, 119)]
+    assert [(r.seeds, r.story) for r in merged(records)] == [((0,), "of 88"), ((0, 1), "of 119")]
+    config = replace(records[0].config, seeds=(0, 1), steps=6000)
+    longer = [replace(record, config=replace(record.config, steps=6000)) for record in records]
+    found = finished(merged(longer), config)
+    assert found is not None
+    assert (found.seeds, found.story) == ((0, 1), "of 119")
+
+
+def test_where_a_story_lies_is_not_in_a_record() -> None:
+    here, there = hand_made(0, game="zork1", story="/a"), hand_made(1, game="zork1", story="/b")
+    record = record_of([here, there])
+    assert (record.config.story, record.seeds) == (None, (0, 1))
+    wanted = replace(record.config, steps=6000, story="/c", seeds=(0, 1, 2))
+    done = replace(record, config=replace(record.config, steps=6000))
+    (left,) = missing([done], [wanted])
+    assert (left.seeds, left.story) == ((2,), "/c")
+
+
+def test_records_of_an_earlier_grue_have_no_failures(tmp_path: Path) -> None:
+    """Nothing failed then, so that a new seed joins them."""
+    path = write_record(with_about(hand_made(0)), tmp_path)
+    values = json.loads(path.read_text())
+    del values["columns"]["failures"]
+    path.write_text(json.dumps(values))
+    (old,) = read_records([path])
+    assert old.columns["failures"].tolist() == [[0, 0]]
+    (both,) = merged([old, with_about(hand_made(1))])
+    assert both.seeds == (0, 1)
 
 
 @pytest.mark.parametrize(

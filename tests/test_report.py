@@ -131,10 +131,10 @@ def test_table() -> None:
         ("saladworld-2", "sc", "0 of 1,300,000", "0, 1", "0.300 ± 0.100", "0.300 [0.200, 0.400]"),
     ]
     assert [cells(row)[6:] for row in rows] == [
-        ("–", "–"),
-        ("–", "–"),
-        ("never (0 of 1)", "never (0 of 1)"),
-        ("15k (2 of 3)", "never (0 of 3)"),
+        ("–", "–", "–"),
+        ("–", "–", "–"),
+        ("never (0 of 1)", "never (0 of 1)", "–"),
+        ("15k (2 of 3)", "never (0 of 3)", "–"),
     ]
 
 
@@ -394,7 +394,8 @@ def test_runs_and_their_record_give_the_same_page(runs: Path, tmp_path: Path) ->
     assert "2 runs of 1 condition on 1 game: saladworld-1." in reader.text
     mean, deviation = record.final.mean(), record.final.std()
     assert f"{mean:.3f} ± {deviation:.3f}" in reader.text
-    assert "Of 27 claims, 27 are not yet run." in reader.text
+    assert "SaladWorld Of 27 claims, 27 are not yet run." in reader.text
+    assert "Zork I Of 8 claims, 8 are not yet run." in reader.text
     assert record.first_solve is not None
     won = any(step is not None for step in record.first_solve)
     assert len(pictures(reader)) == 3 + won  # Curves, bars, IQM, and first wins if there are any.

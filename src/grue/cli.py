@@ -311,6 +311,7 @@ def reproduce(
         str | None, typer.Option(help="Run only these, as in drqn,sc+masking.")
     ] = None,
     seeds: Annotated[str | None, typer.Option(help="As in 0-4; by default the scale's.")] = None,
+    story: StoryPath = None,
     draw_only: Annotated[
         bool, typer.Option("--draw-only", help="Train nothing; draw what there is.")
     ] = False,
@@ -332,7 +333,7 @@ def reproduce(
     if figure == "list":
         _print_table(command.LISTED, command.table_of_figures())
         return
-    wish = command.make_wish(figure, scale, levels, conditions, seeds)
+    wish = command.make_wish(figure, scale, levels, conditions, seeds, story, draw_only)
     places = command.Places(out or Path("reproduce") / scale, tuple(data or ()))
     drawn = command.reproduce(wish, places, draw_only, jobs, checkpoint_seconds)
     command.check_drawn(drawn)

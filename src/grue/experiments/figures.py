@@ -1,4 +1,4 @@
-"""The paper's figures, as data: what each shows, and which conditions on which levels it needs."""
+"""The paper's figures, as data: what each shows, and which conditions on which games it needs."""
 
 from __future__ import annotations
 
@@ -8,20 +8,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from grue.errors import UsageError
-from grue.experiments.records import label_of
+from grue.experiments.conditions import Condition
+from grue.games import zork
 
-Kind = Literal["bars", "curves", "tasks", "maps", "story"]
+Kind = Literal["bars", "curves", "tasks", "maps"]
 ALL_LEVELS = tuple(range(1, 8))
-
-
-@dataclass(frozen=True)
-class Condition:
-    agent: str
-    gate: str = "none"
-
-    @property
-    def label(self) -> str:
-        return label_of(self.agent, self.gate)
 
 
 @dataclass(frozen=True)
@@ -35,8 +26,9 @@ class Figure:
     """What the paper says about it, in short."""
     kind: Kind
     """bars: the fraction of subtasks at the end of training; tasks: their number; curves: the
-    fraction over training; maps: the games; story: needs a story file, and cannot be run yet."""
-    levels: tuple[int, ...] = ()
+    fraction, or the score, over training; maps: the games."""
+    levels: tuple[int | str, ...] = ()
+    """Of SaladWorld, or the name of another game."""
     conditions: tuple[Condition, ...] = ()
 
     @property
@@ -44,8 +36,14 @@ class Figure:
         return tuple(condition.label for condition in self.conditions)
 
     @property
-    def runnable(self) -> bool:
-        return self.kind != "story"
+    def needs_story(self) -> bool:
+        """Whether it is of a game that does not come with grue."""
+        return zork.NAME in self.levels
+
+    @property
+    def column(self) -> str:
+        """What its curves are of: in Zork there is one subtask, to win, and nobody does."""
+        return "score_average" if self.needs_story else "fraction_average"
 
 
 def _each(agent: str, *gates: str) -> tuple[Condition, ...]:
@@ -55,6 +53,9 @@ def _each(agent: str, *gates: str) -> tuple[Condition, ...]:
 LEARNED = ("dropout", "masking", "cqlh")
 BASELINE, SC, SC_MASKING = Condition("drqn"), Condition("sc"), Condition("sc", "masking")
 SC_ORACLE = Condition("sc", "oracle")
+AE_DQN = Condition("ae-dqn")
+NO_PRIORITY, NO_LOOK = Condition("drqn", priority=False), Condition("drqn", look=False)
+CQLH, ACQLH = Condition("drqn", "cqlh"), Condition("drqn", "acqlh")
 
 _LISTED = (
     Figure(
@@ -161,48 +162,43 @@ _LISTED = (
         title="Zork I",
         paper="fig:zork_compare",
         caption="Learning curves of the agents",
-        kind="story",
+        kind="curves",
+        levels=(zork.NAME,),
+        conditions=(BASELINE, SC, SC_MASKING, AE_DQN),
     ),
     Figure(
         name="zork-ablation",
         title="Zork I: the baseline without priority, without look",
         paper="fig:zork_baseline",
         caption="Ablations of the baseline",
-        kind="story",
+        kind="curves",
+        levels=(zork.NAME,),
+        conditions=(BASELINE, NO_PRIORITY, NO_LOOK),
     ),
     Figure(
         name="zork-cqlh",
         title="Zork I: CQLH and ACQLH",
         paper="fig:zork_cqlh",
         caption="Ablation of CQLH",
-        kind="story",
+        kind="curves",
+        levels=(zork.NAME,),
+        conditions=(CQLH, ACQLH),
     ),
 )
 FIGURES = {figure.name: figure for figure in _LISTED}
 
 
 def find_figures(name: str) -> tuple[Figure, ...]:
-    """A figure by its name, or with ``all`` every one that can be made."""
+    """A figure by its name, or with ``all`` every one."""
     if name == "all":
-        return tuple(figure for figure in _LISTED if figure.runnable)
+        return _LISTED
     if name not in FIGURES:
         close = difflib.get_close_matches(name, [*FIGURES, "all"], 1, 0.0)
         raise UsageError(
             f"there is no figure {name!r}: did you mean {close[0]}? "
             "grue reproduce list names them all"
         )
-    figure = FIGURES[name]
-    if not figure.runnable:
-        raise UsageError(
-            f"{name} needs the story file of Zork I, which grue cannot train on yet; "
-            "grue reproduce list names the figures of SaladWorld"
-        )
-    return (figure,)
-
-
-def left_out() -> tuple[Figure, ...]:
-    """What ``all`` leaves out."""
-    return tuple(figure for figure in _LISTED if not figure.runnable)
+    return (FIGURES[name],)
 
 
 def all_conditions(figures: Sequence[Figure]) -> tuple[Condition, ...]:
@@ -210,8 +206,8 @@ def all_conditions(figures: Sequence[Figure]) -> tuple[Condition, ...]:
 
 
 def parse_conditions(text: str) -> tuple[Condition, ...]:
-    """Conditions from "sc+masking,drqn": an agent, and with a plus its gate."""
-    known = {c.label.replace(" ", ""): c for c in all_conditions(_LISTED)}
+    """Conditions from "sc+masking,drqn+no-look": an agent, and with a plus its gate and more."""
+    known = {c.typed: c for c in all_conditions(_LISTED)}
     found = []
     for part in text.split(","):
         name = part.replace(" ", "").removesuffix("+none")

@@ -20,9 +20,11 @@ import numpy as np
 from grue.agents.gating import gate_number
 from grue.agents.registry import AGENTS
 from grue.errors import BrokenFileError, UsageError
+from grue.experiments.conditions import Condition
 from grue.experiments.thinning import NAMES, WHOLE, first_solved, first_win, stacked, thin
 from grue.training.checkpoint import PARTIAL, write_atomically
 from grue.training.config import TrainConfig, setting_names
+from grue.training.metrics import LATER
 from grue.training.runs import CONFIG, Curves, name_parts, read_run
 
 FORMAT = 1
@@ -45,7 +47,7 @@ class Record:
     """One condition on one game: what its runs measured, thinned."""
 
     config: TrainConfig
-    """With the seeds that are present."""
+    """With the seeds that are present, and without the place of a story file."""
     about: tuple[Mapping[str, Any], ...]
     """For each seed: commit, versions, device, command."""
     steps: np.ndarray
@@ -78,7 +80,12 @@ class Record:
 
     @property
     def label(self) -> str:
-        return label_of(self.agent, self.gate)
+        return Condition.of(self.config).label
+
+    @property
+    def story(self) -> str | None:
+        """The hash of a hosted game: two releases of a story have the same name."""
+        return self.about[0].get("game_hash") if "release" in self.about[0] else None
 
     @cached_property
     def reached(self) -> tuple[int, ...]:
@@ -93,8 +100,11 @@ class Record:
     @property
     def final(self) -> np.ndarray:
         """For each seed the last moving average of the fraction of subtasks."""
-        values = self.columns["fraction_average"]
-        known = (row[np.isfinite(row)] for row in values)
+        return self.last("fraction_average")
+
+    def last(self, name: str) -> np.ndarray:
+        """For each seed the last value of a column; nan where there is none."""
+        known = (row[np.isfinite(row)] for row in self.columns[name])
         return np.array([row[-1] if len(row) else np.nan for row in known], float)
 
     @property
@@ -132,18 +142,14 @@ class Record:
         ]
 
 
-def label_of(agent: str, gate: str) -> str:
-    """A condition in words: "sc + masking"."""
-    return agent if gate == "none" else f"{agent} + {gate}"
-
-
 # From runs
 
 
 def record_of(runs: Sequence[Curves]) -> Record:
     """The record of one condition's runs, which differ in nothing but their seed."""
     ordered = sorted(runs, key=lambda run: run.seed)
-    config = replace(ordered[0].config, seeds=tuple(run.seed for run in ordered))
+    seeds = tuple(run.seed for run in ordered)
+    config = replace(ordered[0].config, seeds=seeds, story=None)
     for run in ordered:
         check_same(config, run.config, "a record is of one condition, and these runs differ")
     thinned = [thin(run.config, run.metrics) for run in ordered]
@@ -163,10 +169,10 @@ def record_of(runs: Sequence[Curves]) -> Record:
 
 
 def check_same(one: TrainConfig, other: TrainConfig, otherwise: str) -> None:
-    """Refuses two configs that differ in more than their seeds."""
+    """Refuses two configs that differ in more than their seeds, or where a story file lies."""
     for name in setting_names():
         first, second = getattr(one, name), getattr(other, name)
-        if name != "seeds" and first != second:
+        if name not in ("seeds", "story") and first != second:
             raise UsageError(f"{otherwise} ({name} is {first} and {second})")
 
 
@@ -176,24 +182,21 @@ def check_same(one: TrainConfig, other: TrainConfig, otherwise: str) -> None:
 def merged(records: Iterable[Record]) -> list[Record]:
     """One record for each condition, with every seed once: the run that came furthest.
 
-    Records of one condition whose rows are not the same stay apart.
+    Records of one condition whose rows or whose stories are not the same stay apart.
     """
-    best: dict[tuple[TrainConfig, int], Record] = {}
+    best: dict[tuple[TrainConfig, str | None, int], Record] = {}
     for record in records:
         for seed, reached in zip(record.seeds, record.reached, strict=True):
             one = record.only([seed])
-            key = (replace(record.config, seeds=(0,)), seed)
+            key = (replace(record.config, seeds=(0,)), one.story, seed)
             if reached and (key not in best or reached > best[key].reached[0]):
                 best[key] = one
     alike: dict[tuple, list[Record]] = {}
-    for (condition, _), one in best.items():
-        kind = (condition, _row_kind(one), tuple(sorted(one.columns)), one.solved is None)
+    for (condition, story, _), one in best.items():
+        names = tuple(sorted(one.columns))
+        kind = (condition, story, int(one.steps[0]), names, one.solved is None)
         alike.setdefault(kind, []).append(one)
     return sorted(map(_joined, alike.values()), key=_order)
-
-
-def _row_kind(record: Record) -> int:
-    return int(record.steps[0])
 
 
 def _joined(records: Sequence[Record]) -> Record:
@@ -222,20 +225,21 @@ def _of_all(parts: Sequence[Steps | None]) -> Steps | None:
 
 def _order(record: Record) -> tuple:
     config = record.config
-    return config.game, list(AGENTS).index(config.agent), gate_number(config.gate), record.seeds
+    place = config.game, list(AGENTS).index(config.agent), gate_number(config.gate)
+    return *place, not config.look_every, not config.priority, record.seeds
 
 
 # Files
 
 
-def record_path(record: Record, folder: Path) -> Path:
-    game, condition, switches = name_parts(record.config)
+def record_path(config: TrainConfig, folder: Path) -> Path:
+    game, condition, switches = name_parts(config)
     return folder / game / f"{condition}{switches}.json"
 
 
 def write_record(record: Record, folder: Path) -> Path:
     """Writes a record to its place in a folder, whole or not at all."""
-    path = record_path(record, folder)
+    path = record_path(record.config, folder)
     path.parent.mkdir(parents=True, exist_ok=True)
     text = laid_out(_to_json(record), 3) + "\n"
     write_atomically(path, lambda file: file.write(text.encode()))
@@ -337,7 +341,7 @@ def _from_json(values: Mapping[str, Any], path: Path) -> Record:
             config=config,
             about=tuple(dict(about) for about in values["about"]),
             steps=steps,
-            columns={name: _read(name, c, shape) for name, c in values["columns"].items()},
+            columns=_completed({n: _read(n, c, shape) for n, c in values["columns"].items()}),
             first_solve=_read_steps(values["first_solve"]),
             solved=_read_steps(values["solved"]),
             source=path,
@@ -355,6 +359,14 @@ def _read(name: str, rows: Sequence[Any], shape: tuple[int, int]) -> np.ndarray:
     if name not in NAMES or column.shape[:2] != shape or column.ndim != 2 + (name == "heads"):
         raise ValueError(f"{name} is not a column of {shape[0]} seeds and {shape[1]} rows")
     return column
+
+
+def _completed(columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """With the columns that an earlier grue did not have, where it had all others."""
+    if "updates" not in columns:
+        return columns
+    known = np.isfinite(columns["updates"])
+    return {n: np.where(known, value, np.nan) for n, value in LATER.items()} | columns
 
 
 def _read_steps(values: Sequence[int | None] | None) -> Steps | None:

@@ -27,6 +27,7 @@ from grue.experiments.scales import Wish, by_level
 from grue.experiments.workers import free_cores, train_side_by_side
 from grue.training.command import StoppedError
 from grue.training.config import TrainConfig
+from grue.training.programs import game_of, resolved
 from grue.training.runs import METRICS, read_run, run_name
 from grue.training.train import CHECKPOINT_SECONDS, Interrupted, Progress, train_all
 
@@ -61,8 +62,9 @@ class Places:
 def finished(records: Sequence[Record], config: TrainConfig) -> Record | None:
     """The finished runs of a condition, those of its seeds that are there."""
     best: Record | None = None
+    wanted = replace(config, story=None)
     for record in records:
-        if replace(record.config, seeds=config.seeds) != config:
+        if replace(record.config, seeds=config.seeds) != wanted:
             continue
         seeds = [seed for seed in config.seeds if seed in record.finished]
         if len(seeds) > (0 if best is None else len(best.seeds)):
@@ -105,6 +107,7 @@ def run_missing(
     progress.say(f"{count} runs, {count - to_do} are there, {to_do} to go")
     if not wanted:
         return records
+    _check_story(records, wanted)
     shared = wish.scale.one_program
     try:
         on_cpu = jax.default_backend() == "cpu"
@@ -131,6 +134,19 @@ def run_missing(
     return records
 
 
+def _check_story(records: Sequence[Record], wanted: Sequence[TrainConfig]) -> None:
+    """Refuses to train what would be shown beside runs of another release of the story."""
+    games = {config.game: config for config in wanted}
+    for record in records:
+        config = games.get(record.game)
+        if config is None or record.story is None:
+            continue
+        if record.story != game_of(resolved(config)).digest:
+            raise UsageError(
+                f"{record.source} is of another {record.game}; give another --out, and other --data"
+            )
+
+
 def keep_records(wish: Wish, configs: Iterable[TrainConfig], places: Places) -> list[Path]:
     """Writes the records of finished runs; the paths of those that have changed."""
     written = []
@@ -139,10 +155,12 @@ def keep_records(wish: Wish, configs: Iterable[TrainConfig], places: Places) -> 
         new = finished(merged(run for run in runs if run is not None), config)
         if new is None:
             continue
-        path = record_path(new, places.records)
+        path = record_path(config, places.records)
         old = records_in(path) if path.exists() else []
         for record in old:
             check_same(record.config, config, f"{path} is of another scale; give another --out")
+            if record.story != new.story:
+                raise UsageError(f"{path} is of another {config.game}; give another --out")
         if missing(old, [new.config]):
             both = merged([*old, new])
             seeds = sorted({seed for record in both for seed in record.seeds})

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from grue.errors import UsageError
-from grue.experiments.figures import Condition, Figure
-from grue.experiments.records import label_of
-from grue.training.config import WITHOUT_CLASSIFIER, TrainConfig
+from grue.experiments.conditions import Condition
+from grue.experiments.figures import Figure
+from grue.games import zork
+from grue.training.config import TrainConfig
 
 LEVEL = "saladworld-"
+TABULAR = ("tabular", "li-tabular")
 
 
 @dataclass(frozen=True)
@@ -21,17 +23,26 @@ class Scale:
     settings: Mapping[str, Any] = field(default_factory=dict)
     tabular: Mapping[str, Any] = field(default_factory=dict)
     """Further settings of the tabular agents."""
+    games: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Further settings of games that are no level of SaladWorld."""
     one_program: bool = False
     """Whether compiling takes longer than training, so that drqn had better use sc's program."""
 
-    def config(self, condition: Condition, level: int, seeds: Sequence[int]) -> TrainConfig:
-        own = self.tabular if condition.agent in WITHOUT_CLASSIFIER else {}
+    def config(
+        self,
+        condition: Condition,
+        level: int | str,
+        seeds: Sequence[int],
+        story: str | None = None,
+    ) -> TrainConfig:
+        """``level`` is one of SaladWorld or another game, ``story`` the file of Zork's."""
+        game = game_name(level)
+        own = self.tabular if condition.agent in TABULAR else self.games.get(game, {})
         return TrainConfig(
-            game=f"{LEVEL}{level}",
-            agent=condition.agent,
-            gate=condition.gate,
+            game=game,
+            story=story if game == zork.NAME else None,
             seeds=tuple(seeds),
-            **{**self.settings, **own},
+            **{**self.settings, **own, **condition.settings},
         )
 
 
@@ -60,6 +71,14 @@ SCALES = {
         },
         # They learn as they play: the program with updates would be compiled for nothing.
         tabular={"learning_starts": 1_600},
+        games={
+            zork.NAME: {
+                "word_vector": 8,
+                "value_filters": 4,
+                "elimination_filters": 4,
+                "elimination_rows": 16,
+            }
+        },
         one_program=True,
     ),
 }
@@ -80,6 +99,10 @@ class Wish:
     levels: tuple[int, ...] | None = None
     conditions: tuple[Condition, ...] | None = None
     seeds: tuple[int, ...] | None = None
+    story: str | None = None
+    """The file of Zork I, where it is not found by itself."""
+    left_out: tuple[Figure, ...] = ()
+    """Figures that nothing is run for, since there is no story file."""
 
     @property
     def all_seeds(self) -> tuple[int, ...]:
@@ -95,33 +118,43 @@ class Wish:
             if (self.levels is None or level in self.levels)
             and (self.conditions is None or condition in self.conditions)
         )
-        ordered = sorted(pairs, key=lambda pair: pair[0])
-        return [self.scale.config(condition, level, self.all_seeds) for level, condition in ordered]
+        ordered = sorted(pairs, key=lambda pair: (isinstance(pair[0], str), pair[0]))
+        return [self._config(condition, level) for level, condition in ordered]
 
     def command(self, config: TrainConfig) -> str:
         """What makes the runs of a config again."""
-        condition = label_of(config.agent, config.gate).replace(" ", "")
+        condition, level = Condition.of(config), level_of(config.game)
+        shows = [f.name for f in self.figures if level in f.levels and condition in f.conditions]
+        figure, levels = ("all", f" --levels {level}") if isinstance(level, int) else (shows[0], "")
         seeds = ",".join(map(str, config.seeds))
         return (
-            f"grue reproduce all --scale {self.scale.name} --levels {level_of(config)} "
-            f"--conditions {condition} --seeds {seeds}"
+            f"grue reproduce {figure} --scale {self.scale.name}{levels} "
+            f"--conditions {condition.typed} --seeds {seeds}"
         )
 
     def configs_of(self, figure: Figure) -> list[TrainConfig]:
         """All that a figure shows, asked for or not."""
         return [
-            self.scale.config(condition, level, self.all_seeds)
+            self._config(condition, level)
             for level in figure.levels
             for condition in figure.conditions
         ]
 
+    def _config(self, condition: Condition, level: int | str) -> TrainConfig:
+        return self.scale.config(condition, level, self.all_seeds, self.story)
 
-def level_of(config: TrainConfig) -> int:
-    return int(config.game.removeprefix(LEVEL))
+
+def game_name(level: int | str) -> str:
+    return f"{LEVEL}{level}" if isinstance(level, int) else level
+
+
+def level_of(game: str) -> int | str:
+    """A level of SaladWorld by its number, another game by its name."""
+    return int(game.removeprefix(LEVEL)) if game.startswith(LEVEL) else game
 
 
 def by_level(configs: Iterable[TrainConfig]) -> list[list[TrainConfig]]:
-    levels: dict[int, list[TrainConfig]] = {}
+    levels: dict[str, list[TrainConfig]] = {}
     for config in configs:
-        levels.setdefault(level_of(config), []).append(config)
+        levels.setdefault(config.game, []).append(config)
     return list(levels.values())

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from grue.errors import GrueError
 from grue.training.config import TrainConfig
 from grue.training.metrics import Row
-from grue.training.programs import ONE_PROGRAM, open_game, own_heads, shared_part
+from grue.training.programs import ONE_PROGRAM, game_of, own_heads, shared_part
 from grue.training.train import Progress, train_all
 
 WAIT = 0.5
@@ -47,7 +47,7 @@ def share_out(configs: Sequence[TrainConfig], one_program: bool) -> list[list[Tr
         groups.setdefault((shared_part(config), heads), []).append(config)
 
     def cost(share: list[TrainConfig]) -> tuple:
-        commands = len(open_game(share[0].game, share[0].episode_steps).commands)
+        commands = len(game_of(share[0]).commands)
         runs = sum(len(config.seeds) for config in share)
         return max(map(_heads, share)), runs, commands
 
@@ -70,6 +70,8 @@ def train_side_by_side(
     """Trains configs in so many processes. A signal stops them all, after a checkpoint of each."""
     context = get_context("spawn")
     shares = share_out(configs, one_program)
+    for config in configs:
+        game_of(config).close()  # Each process has emulators of its own.
     said, taken = context.Queue(), context.Value("i", 0)
     cores, options = free_cores(), (checkpoint_seconds, one_program)
     processes = [
@@ -213,9 +215,9 @@ class _Teller:
 
     def update(self, step: int, rows: Sequence[Row]) -> None:
         if step == self.steps:
-            fraction = rows[0]["fraction_average"]
-            reached = "-" if fraction is None else f"{fraction:.2f}"
-            self.said.put(Said("run", f"{self.name}: {step} steps, fraction {reached}"))
+            score, fraction = (rows[0][f"{name}_average"] for name in ("score", "fraction"))
+            reached = "" if score is None else f", score {score:.1f}, fraction {fraction:.2f}"
+            self.said.put(Said("run", f"{self.name}: {step} steps{reached}"))
 
     def say(self, line: str) -> None:
         self.said.put(Said("line", line))

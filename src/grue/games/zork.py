@@ -72,6 +72,15 @@ def find_story() -> Path:
     )
 
 
+def is_there() -> bool:
+    """Whether a story file is named or lies in the data folder."""
+    try:
+        find_story()
+    except UsageError:
+        return False
+    return True
+
+
 def data_folder() -> Path:
     home = os.environ.get("XDG_DATA_HOME")
     return (Path(home) if home else Path.home() / ".local" / "share") / "grue"

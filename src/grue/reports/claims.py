@@ -1,7 +1,7 @@
-"""What the paper says in words about SaladWorld, and how each sentence is tested on records.
+"""What the paper says in words about its games, and how each sentence is tested on records.
 
-A claim is a row of ``CLAIMS``: the sentence, where it stands, and tests of verdicts.py. Another
-game's claims are further rows.
+A claim is a row of ``CLAIMS``: the sentence, where it stands, and tests of verdicts.py. Those on
+Zork I are in zork_claims.py.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from grue.experiments.conditions import Condition
 from grue.experiments.figures import (
     ALL_LEVELS,
     BASELINE,
@@ -16,9 +17,9 @@ from grue.experiments.figures import (
     SC,
     SC_MASKING,
     SC_ORACLE,
-    Condition,
 )
 from grue.experiments.records import Record
+from grue.reports.claim import Claim
 from grue.reports.verdicts import (
     SPEED,
     AnyOf,
@@ -36,6 +37,7 @@ from grue.reports.verdicts import (
     Verdict,
     decide,
 )
+from grue.reports.zork_claims import ZORK_CLAIMS
 
 SOLVES = 0.9
 """What solves a level: chance still picks a tenth of the commands at the end of training."""
@@ -48,20 +50,6 @@ BASELINE_ORACLE = Condition("drqn", "oracle")
 GATED_BASELINE = tuple(Condition("drqn", gate) for gate in LEARNED)
 GATED_SC = tuple(Condition("sc", gate) for gate in LEARNED)
 EASY, HARD = (1, 2, 3), (4, 5, 6, 7)
-
-
-@dataclass(frozen=True)
-class Claim:
-    id: str
-    where: str
-    """Section, or figure by its label."""
-    sentence: str
-    """The paper's words."""
-    test: str
-    """How we read it."""
-    tests: tuple[Test, ...]
-    note: str = ""
-    """Why it comes out otherwise here, where that is known."""
 
 
 @dataclass(frozen=True)
@@ -329,4 +317,5 @@ CLAIMS: tuple[Claim, ...] = (
         "sc with masking is likely to beat the baseline, over all levels together",
         (Improves(SC_MASKING, BASELINE, ALL_LEVELS),),
     ),
+    *ZORK_CLAIMS,
 )

@@ -4,30 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from grue.games import zork
 from grue.reports.claims import NEAR, SOLVES, WELL, Judged
-from grue.reports.reproduce import spans
+from grue.reports.reproduce import tell_levels
 from grue.reports.statistics import RESAMPLES
 from grue.reports.verdicts import LEAST_SEEDS
+from grue.reports.zork_claims import NEAR_POINTS
 from grue.training.config import TrainConfig
 
 RESULTS = {True: "yes", False: "no", None: "not yet run"}
-HEADING = "# The paper's claims about SaladWorld, tested"
-SCALE = TrainConfig()
+HEADING = "# The paper's claims, tested"
+SCALE, ZORK = TrainConfig(), TrainConfig(game=zork.NAME)
 
 
 def terms() -> tuple[str, ...]:
     """What the words of the tests mean."""
     return (
-        f"Numbers are the fraction of subtasks, a moving average over {SCALE.average_over:,} "
-        "steps: mean ± standard deviation over the seeds. Brackets hold the 95% interval of a "
-        f"bootstrap over the seeds ({RESAMPLES:,} draws).",
-        f"Only runs with the paper's settings, trained to the end ({SCALE.steps:,} steps), count, "
-        f"and only conditions with at least {LEAST_SEEDS} of them.",
+        "On SaladWorld numbers are the fraction of subtasks, on Zork I the score, as moving "
+        f"averages over {SCALE.average_over:,} steps: mean ± standard deviation over the seeds. "
+        "Brackets hold the 95% interval of a bootstrap over the seeds "
+        f"({RESAMPLES:,} draws).",
+        f"Only runs with the paper's settings, trained to the end ({SCALE.steps:,} steps, on "
+        f"Zork I {ZORK.steps:,}), count, and only conditions with at least {LEAST_SEEDS} of them.",
         f"A level is solved where the mean at the end is at least {SOLVES:g} (with ε = "
         f"{SCALE.epsilon_end:g} no agent stays at 1), and done well at {WELL:g}. One condition is "
         "above or better than another where the interval of the difference of their means lies "
-        f"above 0; it is near another where the means differ by at most {NEAR:g}. It is likely to "
-        "beat another where the interval of the probability of improvement lies above 1/2.",
+        f"above 0; it is near another where the means differ by at most {NEAR:g}, on Zork I by "
+        f"{NEAR_POINTS:g} points. It is likely to beat another "
+        "where the interval of the probability of improvement lies above 1/2.",
         "A claim holds if all its tests pass, partly if some do, and does not hold if none does. "
         "“So far” means that runs are missing.",
     )
@@ -37,18 +41,11 @@ def missing_words(judged: Judged) -> str:
     """What a claim still needs: "levels 2, 4-7: sc, drqn"."""
     conditions: dict[int | str, list[str]] = {}
     for cell in judged.verdict.missing:
-        conditions.setdefault(cell.level, []).append(cell.condition.label)
+        conditions.setdefault(cell.level, []).append(cell.condition.in_a_list)
     places: dict[str, list[int | str]] = {}
     for level, labels in conditions.items():
         places.setdefault(", ".join(labels), []).append(level)
-    return "; ".join(f"{_places(levels)}: {labels}" for labels, levels in places.items())
-
-
-def _places(levels: Sequence[int | str]) -> str:
-    numbers = [level for level in levels if isinstance(level, int)]
-    others = [level for level in levels if isinstance(level, str)]
-    told = [f"level{'s' * (len(numbers) > 1)} {spans(numbers)}"] if numbers else []
-    return ", ".join(told + others)
+    return "; ".join(f"{tell_levels(levels)}: {labels}" for labels, levels in places.items())
 
 
 def counts(judged: Sequence[Judged]) -> str:
@@ -67,16 +64,30 @@ def counts(judged: Sequence[Judged]) -> str:
     )
 
 
+def tally(judged: Sequence[Judged]) -> str:
+    return f"Of {len(judged)} claim{'s' * (len(judged) > 1)}, {counts(judged)}."
+
+
+def by_subject(judged: Sequence[Judged]) -> dict[str, list[Judged]]:
+    found: dict[str, list[Judged]] = {}
+    for one in judged:
+        found.setdefault(one.claim.subject, []).append(one)
+    return found
+
+
 def claims_page(judged: Sequence[Judged], command: str) -> str:
     """The whole page; ``command`` is what makes it anew."""
     lines = [HEADING, "", f"Made by `{command}`: do not edit.", ""]
     lines += [line for term in terms() for line in (term, "")]
-    lines += [f"Of {len(judged)} claims, {counts(judged)}.", ""]
-    lines += ["| claim | the paper | verdict |", "|---|---|---|"]
-    for one in judged:
-        lines.append(
+    for subject, some in by_subject(judged).items():
+        lines += [f"## On {subject}", "", tally(some), ""]
+        lines += ["| claim | the paper | verdict |", "|---|---|---|"]
+        lines += [
             f"| [{one.claim.id}](#{one.claim.id}) | “{one.claim.sentence}” | {one.verdict} |"
-        )
+            for one in some
+        ]
+        lines.append("")
+    lines.pop()
     for one in judged:
         lines += ["", *_section(one)]
     return "\n".join(lines) + "\n"

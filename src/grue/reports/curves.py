@@ -18,7 +18,7 @@ import numpy as np
 from grue.agents.gating import gate_number
 from grue.agents.registry import AGENTS
 from grue.errors import GrueError, UsageError
-from grue.experiments.records import label_of
+from grue.experiments.conditions import Condition
 from grue.reports.picture import (
     COLOURS,
     DASHES,
@@ -123,11 +123,12 @@ def draw_panels(
 
 def describe(config: TrainConfig, switches: Sequence[str] = ()) -> str:
     """A condition in words: "sc + masking, no priority"."""
-    words = [label_of(config.agent, config.gate)]
-    usual = {field.name: field.default for field in dataclasses.fields(TrainConfig)}
+    words = [Condition.of(config).label]
+    usual = TrainConfig(game=config.game)
     for name in switches:
         value = getattr(config, name)
-        if value == usual[name]:
+        told = name == "priority" or (name == "look_every" and value == 0)
+        if told or value == getattr(usual, name):
             continue
         spoken = name.replace("_", " ")
         if isinstance(value, bool):
@@ -151,7 +152,8 @@ def switches_of(configs: Sequence[TrainConfig]) -> tuple[str, ...]:
 def _condition(config: TrainConfig, switches: Sequence[str]) -> tuple:
     """Equal for the runs of one curve."""
     agent, gate = list(AGENTS).index(config.agent), gate_number(config.gate)
-    return (agent, gate, *(str(getattr(config, name)) for name in switches))
+    off = not config.look_every, not config.priority
+    return (agent, gate, *off, *(str(getattr(config, name)) for name in switches))
 
 
 def _curve(runs: Sequence[Logged], switches: Sequence[str], column: str) -> Curve | None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from grue.agents.gating import GATES, everything
 from grue.experiments.figures import BASELINE, SC_MASKING
+from grue.games import zork
 from grue.reports.bars import SPREAD, draw_bar_groups, mean_bars
 from grue.reports.curves import Curve, Panel, draw_panels, learning_curves
 from grue.reports.intervals import Mark, MarkPanel, draw_intervals
@@ -39,12 +40,20 @@ class Drawing:
 
 def drawings(entries: Sequence[Named]) -> list[Drawing]:
     """All figures that the records have something for."""
-    makers = (curves, bars, iqm, improvement, first_solve, classifier, candidates, heads)
-    made = [drawing for maker in makers if (drawing := maker(entries)) is not None]
+    counted = [entry for entry in entries if not told_by_score(entry)]
+    scored = [entry for entry in entries if told_by_score(entry)]
+    of_some = [curves(counted), scores(scored), bars(counted), iqm(counted), improvement(counted)]
+    makers = (first_solve, classifier, candidates, heads)
+    made = [drawing for drawing in (*of_some, *(m(entries) for m in makers)) if drawing is not None]
     return [replace(drawing, numbers=_rounded(drawing.numbers)) for drawing in made]
 
 
-# The fraction of subtasks
+# The fraction of subtasks, or the score
+
+
+def told_by_score(entry: Named) -> bool:
+    """A game made for people has one subtask, to win, and no agent comes near it."""
+    return entry.game == zork.NAME
 
 
 def curves(entries: Sequence[Named]) -> Drawing | None:
@@ -58,6 +67,20 @@ def curves(entries: Sequence[Named]) -> Drawing | None:
         "The fraction of subtasks done in an episode, over training.",
         _panel_numbers(panels),
         lambda path: draw_panels(panels, path, "fraction_average", None, windows),
+    )
+
+
+def scores(entries: Sequence[Named]) -> Drawing | None:
+    panels = panels_of(entries, "score_average")
+    if not panels:
+        return None
+    windows = {entry.record.config.average_over for entry in entries}
+    return Drawing(
+        "scores",
+        "Learning curves of the score",
+        "The score of an episode, over training.",
+        _panel_numbers(panels),
+        lambda path: draw_panels(panels, path, "score_average", None, windows),
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from grue.experiments.records import Record
 from grue.experiments.thinning import SOLVED
 from grue.reports.claims import Judged
-from grue.reports.claims_page import RESULTS, counts, missing_words, terms
+from grue.reports.claims_page import RESULTS, by_subject, missing_words, tally, terms
 from grue.reports.page_style import STYLE
 from grue.reports.picture import DOTS, short_number
 from grue.reports.summary import COLUMNS, Named, Row, cells
@@ -24,7 +24,7 @@ SIGNS: dict[str, tuple[str, str]] = {
     "not yet run": ("open", "·"),
 }
 """The colour's name and the sign of a verdict."""
-NUMERIC = ("steps", "fraction of subtasks", "IQM [95% interval]", "first win", "solved")
+NUMERIC = ("steps", "fraction of subtasks", "IQM [95% interval]", "first win", "solved", "score")
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def _results(rows: Sequence[Row]) -> str:
         "The fraction of subtasks done in an episode, in the last window of training: mean ± "
         "standard deviation over the seeds; IQM is the mean of the middle half of them. Steps to "
         f"the first win and until the moving average first reached {SOLVED:g} are medians over the "
-        "seeds, with how many came to it."
+        "seeds, with how many came to it. The score is that of the last window too."
     )
     return f"<p class=grey>{escape(note)}</p>" + _table(COLUMNS, body)
 
@@ -114,10 +114,12 @@ def _pictures(pictures: Sequence[Picture]) -> str:
 
 
 def _claims(judged: Sequence[Judged]) -> str:
-    lead = f"<p>Of {len(judged)} claims, {escape(counts(judged))}.</p>"
     how = "".join(f"<p>{escape(term)}</p>" for term in terms())
-    rows = "".join(map(_claim, judged))
-    return f"{lead}{_fold('How they are tested', how)}{rows}"
+    parts = [
+        f"<h3>{escape(subject)}</h3><p>{escape(tally(some))}</p>{''.join(map(_claim, some))}"
+        for subject, some in by_subject(judged).items()
+    ]
+    return _fold("How they are tested", how) + "".join(parts)
 
 
 def _claim(judged: Judged) -> str:
@@ -186,12 +188,14 @@ def _short(name: str, value: Any) -> str:
 
 
 def _settings(config: TrainConfig) -> str:
-    parts = []
+    parts, usual = [], TrainConfig(game=config.game)
     for field in sorted(fields(config), key=lambda field: field.name):
         value = getattr(config, field.name)
         told = ", ".join(map(str, value)) if isinstance(value, tuple) else _told(value)
         names = ("game", "agent", "gate", "seeds")
-        own = " class=own" if value != field.default and field.name not in names else ""
+        own = (
+            " class=own" if value != getattr(usual, field.name) and field.name not in names else ""
+        )
         name = escape(field.name.replace("_", " "))
         parts.append(f"<div{own}><dt>{name}</dt><dd>{escape(told)}</dd></div>")
     return f"<dl>{''.join(parts)}</dl>"

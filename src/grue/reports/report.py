@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from grue.errors import GrueError, UsageError
-from grue.experiments.figures import find_figures
+from grue.experiments.figures import FIGURES
 from grue.experiments.records import Record, read_records
 from grue.experiments.scales import SCALES, Wish
 from grue.reports.claims import judge
@@ -66,7 +66,7 @@ def more_figures(entries: Sequence[Named], folder: Path) -> list[Picture]:
 def paper_figures(records: Sequence[Record], folder: Path) -> list[Picture]:
     """Draws the paper's figures that have runs, at the first scale that has any."""
     for scale in SCALES.values():
-        wish = Wish(tuple(f for f in find_figures("all") if f.conditions), scale)
+        wish = Wish(tuple(f for f in FIGURES.values() if f.conditions), scale)
         drawn = [draw_figure(figure, wish, records, folder) for figure in wish.figures]
         if any(one.path for one in drawn):
             return [_picture(one, one.path, wish) for one in drawn if one.path is not None]

@@ -7,27 +7,28 @@ OUT/figures/NAME.json   the numbers in it, and which runs it misses
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from grue.errors import GrueError, UsageError
+from grue.experiments.conditions import Condition
 from grue.experiments.figures import (
     FIGURES,
     Figure,
     find_figures,
-    left_out,
     parse_conditions,
     parse_levels,
 )
-from grue.experiments.records import Record, label_of, laid_out
+from grue.experiments.records import Record, laid_out
 from grue.experiments.runner import Places, finished, missing, run_missing
-from grue.experiments.scales import LEVEL, Wish, find_scale, level_of
+from grue.experiments.scales import Wish, find_scale, game_name, level_of
+from grue.games import zork
 from grue.games.registry import load
 from grue.reports.bars import draw_bars
-from grue.reports.curves import draw_panels, learning_curves
+from grue.reports.curves import NAMES, draw_panels, learning_curves
 from grue.reports.maps import draw_maps
 from grue.training.checkpoint import write_atomically
 from grue.training.config import TrainConfig, parse_seeds
@@ -59,9 +60,9 @@ def table_of_figures() -> list[list[str]]:
         [
             figure.name,
             figure.title,
-            figure.kind if figure.runnable else "needs a story file",
-            spans(figure.levels),
-            ", ".join(figure.labels),
+            f"{figure.kind}, needs a story file" if figure.needs_story else figure.kind,
+            ", ".join(_spoken(figure.levels)),
+            "; ".join(figure.labels),
             figure.paper,
         ]
         for figure in FIGURES.values()
@@ -74,6 +75,8 @@ def make_wish(
     levels: str | None = None,
     conditions: str | None = None,
     seeds: str | None = None,
+    story: Path | None = None,
+    draw_only: bool = False,
 ) -> Wish:
     """What a command line asks for."""
     wish = Wish(
@@ -82,9 +85,25 @@ def make_wish(
         None if levels is None else parse_levels(levels),
         None if conditions is None else parse_conditions(conditions),
         None if seeds is None else parse_seeds(seeds),
+        None if story is None else str(story.expanduser().resolve()),
     )
     if not wish.configs() and any(figure.conditions for figure in wish.figures):
         raise UsageError(f"{name} shows nothing of these --levels and --conditions")
+    return _with_story(wish, name, draw_only)
+
+
+def _with_story(wish: Wish, name: str, draw_only: bool) -> Wish:
+    """Checks the story file where one is needed; all figures together do without."""
+    needing = tuple(figure for figure in wish.figures if figure.needs_story)
+    if wish.story is not None and not needing:
+        raise UsageError(f"--story is for the figures of Zork I; {name} needs none")
+    if wish.story is None and len(needing) < len(wish.figures) and not zork.is_there():
+        others = tuple(figure for figure in wish.figures if figure not in needing)
+        without = replace(wish, figures=others, left_out=needing)
+        if draw_only or without.configs():
+            return without
+    if not draw_only and any(config.game == zork.NAME for config in wish.configs()):
+        zork.load_zork(wish.story)
     return wish
 
 
@@ -97,14 +116,18 @@ def reproduce(
 ) -> list[Drawn]:
     """Runs what is missing and draws all figures."""
     with Display() as display:
-        if len(wish.figures) > 1:
-            names = ", ".join(figure.name for figure in left_out())
-            display.say(f"left out, for they need a story file: {names}")
+        if wish.left_out and wish.levels is None:
+            names = ", ".join(figure.name for figure in wish.left_out)
+            display.say(f"left out, for they need a story file (--story PATH): {names}")
         if draw_only or not wish.configs():
             records = places.read()
         else:
             records = run_missing(wish, places, display, jobs, checkpoint_seconds)
-    return [draw_figure(figure, wish, records, places.out / "figures") for figure in wish.figures]
+    folder = places.out / "figures"
+    drawn = [draw_figure(figure, wish, records, folder) for figure in wish.figures]
+    # Nothing was run for these; records of them may be there all the same.
+    more = [draw_figure(figure, wish, records, folder) for figure in wish.left_out]
+    return drawn + [one for one in more if one.path is not None]
 
 
 # Drawing
@@ -125,7 +148,7 @@ def draw_figure(figure: Figure, wish: Wish, records: Sequence[Record], folder: P
         "scale": wish.scale.name,
         **_drawing(figure, shown, path),
         "missing": [
-            {"level": level_of(c), "condition": label_of(c.agent, c.gate), "seeds": list(c.seeds)}
+            {**_place(c.game), "condition": Condition.of(c).label, "seeds": list(c.seeds)}
             for c in lacking
         ],
     }
@@ -155,7 +178,8 @@ def _bars(figure: Figure, records: Sequence[Record], path: Path) -> dict[str, An
 
     what = "subtasks solved" if tasks else "fraction of subtasks"
     top = float(max(subtasks.values())) if tasks else 1.0
-    bars = draw_bars(records, figure.levels, figure.labels, path, figure.title, what, value, top)
+    levels = [level for level in figure.levels if isinstance(level, int)]
+    bars = draw_bars(records, levels, figure.labels, path, figure.title, what, value, top)
     values = {
         (record.game, record.label): dict(zip(record.seeds, value(record), strict=True))
         for record in records
@@ -164,7 +188,7 @@ def _bars(figure: Figure, records: Sequence[Record], path: Path) -> dict[str, An
         "value": what,
         "bars": [
             {
-                "level": int(bar.game.removeprefix(LEVEL)),
+                **_place(bar.game),
                 "condition": bar.label,
                 "mean": round(bar.value, DIGITS),
                 "deviation": round(bar.above, DIGITS),
@@ -179,14 +203,15 @@ def _bars(figure: Figure, records: Sequence[Record], path: Path) -> dict[str, An
 
 
 def _curves(figure: Figure, records: Sequence[Record], path: Path) -> dict[str, Any]:
-    panels = learning_curves([run for record in records for run in record.runs()])
+    runs = [run for record in records for run in record.runs()]
+    panels = learning_curves(runs, figure.column)
     windows = {record.config.average_over for record in records}
-    draw_panels(panels, path, "fraction_average", figure.title, windows)
+    draw_panels(panels, path, figure.column, figure.title, windows)
     return {
-        "value": "fraction of subtasks",
+        "value": NAMES[figure.column],
         "curves": [
             {
-                "level": int(panel.game.removeprefix(LEVEL)),
+                **_place(panel.game),
                 "condition": curve.label,
                 "seeds": list(curve.seeds),
                 "at": curve.steps.tolist(),
@@ -200,7 +225,7 @@ def _curves(figure: Figure, records: Sequence[Record], path: Path) -> dict[str, 
 
 
 def _maps(figure: Figure, path: Path) -> dict[str, Any]:
-    games = [load(f"{LEVEL}{level}") for level in figure.levels]
+    games = [load(game_name(level)) for level in figure.levels]
     draw_maps(games, path)
     return {
         "maps": [
@@ -216,23 +241,38 @@ def _maps(figure: Figure, path: Path) -> dict[str, Any]:
     }
 
 
+def _place(game: str) -> dict[str, int | str]:
+    level = level_of(game)
+    return {"level" if isinstance(level, int) else "game": level}
+
+
 # Words
 
 
 def tell_missing(configs: Sequence[TrainConfig], seeds: Sequence[int]) -> str:
     """What is missing of some seeds, level by level: "level 2: sc (seeds 3-4), sc + masking"."""
-    levels: dict[str, list[int]] = {}
-    for level in dict.fromkeys(map(level_of, configs)):
-        of_level = [config for config in configs if level_of(config) == level]
+    levels: dict[str, list[int | str]] = {}
+    for game in dict.fromkeys(config.game for config in configs):
         text = ", ".join(
-            label_of(config.agent, config.gate)
+            Condition.of(config).in_a_list
             + (f" (seeds {spans(config.seeds)})" if len(config.seeds) < len(seeds) else "")
-            for config in of_level
+            for config in configs
+            if config.game == game
         )
-        levels.setdefault(text, []).append(level)
-    return "; ".join(
-        f"level{'s' * (len(some) > 1)} {spans(some)}: {text}" for text, some in levels.items()
-    )
+        levels.setdefault(text, []).append(level_of(game))
+    return "; ".join(f"{tell_levels(some)}: {text}" for text, some in levels.items())
+
+
+def tell_levels(levels: Sequence[int | str]) -> str:
+    """ "levels 2, 4-7, zork1"."""
+    numbers = sum(isinstance(level, int) for level in levels)
+    told = ", ".join(_spoken(levels))
+    return f"level{'s' * (numbers > 1)} {told}" if numbers else told
+
+
+def _spoken(levels: Sequence[int | str]) -> list[str]:
+    numbers = [level for level in levels if isinstance(level, int)]
+    return [spans(numbers)] * bool(numbers) + [level for level in levels if isinstance(level, str)]
 
 
 def spans(numbers: Sequence[int]) -> str:

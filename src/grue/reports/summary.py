@@ -116,11 +116,13 @@ class Row:
     iqm: Estimate
     first_win: StepsToSolve | None
     solved: StepsToSolve | None
+    scores: np.ndarray
+    """Of the seeds, at the end; none where the record has no scores."""
 
 
 COLUMNS = (
     *("game", "condition", "steps", "seeds", "fraction of subtasks", "IQM [95% interval]"),
-    *("first win", "solved"),
+    *("first win", "solved", "score"),
 )
 
 
@@ -149,7 +151,12 @@ def _row(entry: Named) -> Row | None:
         iqm=interquartile_mean([values]),
         first_win=None if record.first_solve is None else steps_to_solve(record.first_solve),
         solved=None if record.solved is None else steps_to_solve(record.solved),
+        scores=record.last("score_average")[known] if _has_score(record) else np.zeros(0),
     )
+
+
+def _has_score(record: Record) -> bool:
+    return "score_average" in record.columns
 
 
 def cells(row: Row) -> tuple[str, ...]:
@@ -164,6 +171,7 @@ def cells(row: Row) -> tuple[str, ...]:
         str(row.iqm),
         spoken_steps(row.first_win),
         spoken_steps(row.solved),
+        f"{row.scores.mean():.1f} ± {row.scores.std():.1f}" if len(row.scores) else NOTHING,
     )
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
-from grue.experiments.figures import Condition
+from grue.experiments.conditions import Condition
 from grue.experiments.records import Record
 from grue.experiments.runner import finished
 from grue.experiments.scales import SCALES
@@ -28,22 +29,36 @@ class Measure:
 
     name: str
     of: Callable[[Record], np.ndarray]
+    more: str = "is better than"
+    """What a condition with more of it is."""
 
 
-def _over_training(record: Record) -> np.ndarray:
-    return np.nanmean(record.columns["fraction_average"], axis=1)
+def _mean(name: str) -> Callable[[Record], np.ndarray]:
+    return lambda record: np.nanmean(record.columns[name], axis=1)
 
 
-def _last_score(record: Record) -> np.ndarray:
-    return record.columns["score_average"][:, -1]
+def _at_half(record: Record) -> np.ndarray:
+    half = int(np.searchsorted(record.steps, record.config.steps // 2, side="right"))
+    return record.columns["score_average"][:, max(half - 1, 0)]
 
 
+def _changes(record: Record) -> np.ndarray:
+    """From one window of the moving average to the next, which share no step."""
+    apart = math.ceil(record.config.average_over / int(record.steps[0]))
+    windows = record.columns["score_average"][:, ::-apart]
+    return np.nanmean(np.abs(np.diff(windows, axis=1)), axis=1)
+
+
+FASTER = "learns faster than"
 FINAL = Measure("the fraction of subtasks at the end", lambda record: record.final)
-SPEED = Measure("the fraction of subtasks over all of training", _over_training)
-SCORE = Measure("the score at the end", _last_score)
-
-OTHER_GAMES: Mapping[str, Mapping[str, Any]] = {"zork1": {"steps": 2_000_000, "discount": 0.8}}
-"""How the paper trains on a game that is no level of SaladWorld."""
+SPEED = Measure("the fraction of subtasks over all of training", _mean("fraction_average"), FASTER)
+SCORE = Measure("the score at the end", lambda record: record.last("score_average"))
+SCORE_SPEED = Measure("the score over all of training", _mean("score_average"), FASTER)
+SCORE_AT_HALF = Measure("the score after half of the steps", _at_half)
+HIGHEST = Measure("the highest score", lambda r: np.nanmax(r.columns["score_average"], axis=1))
+UNSTEADINESS = Measure(
+    "the mean change of the score from window to window", _changes, "is less stable than"
+)
 
 
 @dataclass(frozen=True)
@@ -57,17 +72,14 @@ class Cell:
     @property
     def config(self) -> TrainConfig:
         paper = SCALES["paper"]
-        if isinstance(self.level, int):
-            return paper.config(self.condition, self.level, paper.seeds)
-        own = {"game": self.level, **OTHER_GAMES[self.level]}
-        return replace(paper.config(self.condition, 1, paper.seeds), **own)
+        return paper.config(self.condition, self.level, paper.seeds)
 
     @property
     def place(self) -> str:
         return f"level {self.level}" if isinstance(self.level, int) else self.level
 
     def __str__(self) -> str:
-        return f"{self.condition.label} on {self.place}"
+        return f"{self.condition.in_a_list} on {self.place}"
 
 
 @dataclass(frozen=True)
@@ -87,9 +99,8 @@ class Data:
     def find(self, cell: Cell) -> Record | None:
         if cell not in self._found:
             config = cell.config
-            condition = config.game, config.agent, config.gate
-            alike = [r for r in self._records if (r.game, r.agent, r.gate) == condition]
-            record = finished(alike, config)
+            place = config.game, cell.condition.label
+            record = finished([r for r in self._records if (r.game, r.label) == place], config)
             enough = record is not None and len(record.seeds) >= LEAST_SEEDS
             self._found[cell] = record if enough else None
         return self._found[cell]
@@ -190,19 +201,22 @@ class Comparison(Test):
 
     def __str__(self) -> str:
         same = self.ours.level == self.theirs.level
-        theirs = self.theirs.condition.label if same else str(self.theirs)
-        ours = self.ours.condition.label if same else str(self.ours)
+        theirs = self.theirs.condition.in_a_list if same else str(self.theirs)
+        ours = self.ours.condition.in_a_list if same else str(self.ours)
         place = f", {self.ours.place}" if same else ""
         return f"{ours} {self.relation()} {theirs}{place}"
 
     def judge(self, *records: Record) -> Outcome:
-        ours, theirs = map(self.measure.of, records)
+        ours, theirs = self.values(*records)
         found = mean_difference([ours], [theirs])
         text = (
             f"{spoken(ours)} against {spoken(theirs)}: "
             f"{found.value:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"
         )
         return Outcome(self.passes(found.value, found.low, found.high), text)
+
+    def values(self, ours: Record, theirs: Record) -> tuple[np.ndarray, np.ndarray]:
+        return self.measure.of(ours), self.measure.of(theirs)
 
     @abstractmethod
     def relation(self) -> str: ...
@@ -216,7 +230,7 @@ class Better(Comparison):
     """The interval of the difference lies above 0."""
 
     def relation(self) -> str:
-        return "learns faster than" if self.measure is SPEED else "is better than"
+        return self.measure.more
 
     def passes(self, value: float, low: float, high: float) -> bool:
         return low > 0
@@ -255,6 +269,17 @@ class NotWorse(Near):
 
     def passes(self, value: float, low: float, high: float) -> bool:
         return value >= -self.within
+
+
+@dataclass(frozen=True)
+class NotWorseAtHalf(NotWorse):
+    """After half of the steps our mean score is at most a margin below theirs at the end."""
+
+    def relation(self) -> str:
+        return f"after half of the steps is at most {self.within:g} below the end of"
+
+    def values(self, ours: Record, theirs: Record) -> tuple[np.ndarray, np.ndarray]:
+        return SCORE_AT_HALF.of(ours), SCORE.of(theirs)
 
 
 @dataclass(frozen=True)

@@ -194,13 +194,15 @@ def write_config(folder: Path, config: TrainConfig, about: Mapping[str, Any]) ->
 
 
 def check_same(folder: Path, config: TrainConfig, game_hash: str) -> None:
-    """Refuses to go on with other settings than a run began with; only ``steps`` may grow."""
+    """Refuses to go on with other settings than a run began with; only ``steps`` may grow, and the
+    same story may lie elsewhere."""
     stored, about = read_config(folder)
     if about.get("game_hash", game_hash) != game_hash:
         raise UsageError(
             f"{folder} was trained on another {config.game}: its files have changed since; "
             "train into another --out"
         )
+    stored = replace(stored, story=config.story)
     if replace(stored, steps=config.steps) == config and config.steps >= stored.steps:
         return
     for name in setting_names():
