@@ -190,7 +190,7 @@ def verify(
 def train(
     game: GameName,
     agent: Annotated[
-        str | None, typer.Option(help="tabular, li-tabular, drqn or sc; by default sc.")
+        str | None, typer.Option(help="tabular, li-tabular, drqn, sc or ae-dqn; by default sc.")
     ] = None,
     gate: Annotated[
         str | None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
@@ -119,6 +119,26 @@ def _check_score(game: str, refusal: str | None) -> None:
             f"{game} can be played and not trained, its score cannot be read: {refusal}; "
             "a TextWorld game needs its .json beside it"
         )
+
+
+def hosting(config: TrainConfig) -> str | None:
+    """What there is to know of a game that is not compiled."""
+    env = game_of(config)
+    if not isinstance(env, PooledEnv):
+        return None
+    number = "1 process" if env.pool.size == 1 else f"up to {env.pool.size} processes"
+    chance = "a new one" if config.game_seed is None else config.game_seed
+    return (
+        f"{config.game} is hosted, in {number} of emulators, and not compiled: {env.why}; "
+        f"{len(env.commands)} commands, {len(env.vocabulary)} words, seed of each episode: {chance}"
+    )
+
+
+def about_game(config: TrainConfig) -> dict[str, Any]:
+    """Which game it was, for a run's record."""
+    env = game_of(config)
+    own = env.about if isinstance(env, PooledEnv) else {}
+    return {"game_hash": env.digest, **own}
 
 
 def own_heads(config: TrainConfig) -> int:

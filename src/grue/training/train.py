@@ -21,7 +21,6 @@ import numpy as np
 
 from grue.agents.agent import Agent, AgentState, Condition
 from grue.engine.environment import Environment
-from grue.engine.pooled import PooledEnv
 from grue.errors import GrueError, UsageError
 from grue.training import checkpoint, events, metrics, runs
 from grue.training.algorithm import Run
@@ -30,10 +29,12 @@ from grue.training.groups import Group, Member, plan
 from grue.training.metrics import Row
 from grue.training.programs import (
     Built,
+    about_game,
     build,
     check_trainable,
     condition_of,
     game_of,
+    hosting,
     own_heads,
     resolved,
 )
@@ -137,7 +138,7 @@ def _train_members(
     progress = _Silent() if progress is None else progress
     if out is not None and not events.installed():
         progress.say(events.NOT_INSTALLED)
-    for line in dict.fromkeys(filter(None, (_hosting(member.config) for member in members))):
+    for line in dict.fromkeys(filter(None, (hosting(member.config) for member in members))):
         progress.say(line)
     results: dict[str, RunResult] = {}
     with _Stop(out is not None) as stop:
@@ -145,19 +146,6 @@ def _train_members(
             trainer = _Trainer(group, stop, progress, checkpoint_seconds)
             results |= trainer.train()
     return Result([results[member.name] for member in members])
-
-
-def _hosting(config: TrainConfig) -> str | None:
-    """What there is to know of a game that is not compiled."""
-    env = game_of(config)
-    if not isinstance(env, PooledEnv):
-        return None
-    number = "1 process" if env.pool.size == 1 else f"up to {env.pool.size} processes"
-    chance = "a new one" if config.game_seed is None else config.game_seed
-    return (
-        f"{config.game} is hosted, in {number} of emulators, and not compiled: {env.why}; "
-        f"{len(env.commands)} commands, {len(env.vocabulary)} words, seed of each episode: {chance}"
-    )
 
 
 def _members(
@@ -200,12 +188,6 @@ def _find_folder(member: Member, folder: Path, resume: bool) -> None:
 
 def _game_hash(config: TrainConfig) -> str:
     return game_of(config).digest
-
-
-def _about_game(config: TrainConfig) -> dict[str, Any]:
-    env = game_of(config)
-    own = env.about if isinstance(env, PooledEnv) else {}
-    return {"game_hash": env.digest, **own}
 
 
 class _Trainer:
@@ -317,7 +299,7 @@ class _Trainer:
             if member.folder is None:
                 continue
             with _told(member.folder):
-                about = {**provenance(), **_about_game(member.config)}
+                about = {**provenance(), **about_game(member.config)}
                 is_new = not member.folder.exists()
                 if is_new:
                     runs.create(member.folder, member.config, about)
