@@ -33,10 +33,16 @@ GAMES = 3
 
 
 @pytest.fixture(scope="module")
-def env() -> Iterator[PooledEnv]:
-    env = PooledEnv(load_textworld("saladworld-1"), STEPS, informed=True, workers=2)
+def env(compiled: CompiledEnv) -> Iterator[PooledEnv]:
+    env = pooled(compiled, informed=True, workers=2)
     yield env
     env.close()
+
+
+def pooled(compiled: CompiledEnv, **options: Any) -> PooledEnv:
+    """The level with the words that its compiled twin has: to read its whole file takes longer."""
+    words = StoryVocabulary.of_words(word.lower() for word in compiled.vocabulary.words)
+    return PooledEnv(load_textworld("saladworld-1"), STEPS, vocabulary=words, **options)
 
 
 @pytest.fixture(scope="module")
@@ -94,8 +100,8 @@ def read(env: PooledEnv, text: str | None) -> str:
     return env.decode(env.vocabulary.encode(text or ""))
 
 
-def test_look_is_not_told_unasked() -> None:
-    env = PooledEnv(load_textworld("saladworld-1"), STEPS, workers=1)
+def test_look_is_not_told_unasked(compiled: CompiledEnv) -> None:
+    env = pooled(compiled, workers=1)
     with pytest.raises(grue.UsageError, match="opened as informed"):
         env.look(env.reset()[0])
     env.close()
@@ -299,7 +305,7 @@ def test_openings_are_asked_for(env: PooledEnv, hosted: Callable[[int], HostedEn
     assert env.decode(env.reset()[1].observation) == env.decode(turn["observation"])
 
 
-def test_long_texts_lose_their_end() -> None:
-    env = PooledEnv(load_textworld("saladworld-1"), STEPS, observation_length=6, workers=1)
+def test_long_texts_lose_their_end(compiled: CompiledEnv) -> None:
+    env = pooled(compiled, observation_length=6, workers=1)
     assert env.decode(env.reset()[1].observation) == "you are making a salad."
     env.close()

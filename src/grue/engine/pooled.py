@@ -64,18 +64,19 @@ class PooledEnv:
         game_seed: int | None = None,
         informed: bool = False,
         observation_length: int = OBSERVATION_LENGTH,
+        vocabulary: StoryVocabulary | None = None,
         workers: int | None = None,
         why: str = "",
     ) -> None:
         """``game_seed`` is every episode's; with None each has its own, from the key of ``reset``.
 
-        ``informed`` tells look and inventory with every step, which costs two more commands;
-        ``why`` is the reason why the game is not compiled.
+        ``informed`` tells look and inventory with every step, which costs two more commands. The
+        vocabulary is by default every word of the story; ``why`` is why it is not compiled.
         """
         self.game = game
         self.why = why
         self.commands = game.commands
-        self.vocabulary: Vocabulary = _vocabulary(game)
+        self.vocabulary: Vocabulary = _vocabulary(game) if vocabulary is None else vocabulary
         self.knows_admissible = isinstance(game, Game)
         self.episode_steps = game.episode_steps if episode_steps is None else episode_steps
         self.observation_length = observation_length
