@@ -12,6 +12,8 @@ from typing import Annotated, Any
 import typer
 
 from grue import __version__
+from grue.cli_bench import bench
+from grue.cli_options import CheckpointSeconds, CommandsPath, GameName, StoryPath, print_table
 from grue.errors import GrueError
 from grue.games import zork
 from grue.games.game import Game
@@ -28,22 +30,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-GameName = Annotated[
-    str,
-    typer.Argument(
-        metavar="GAME", help="saladworld-1 to saladworld-7, zork1, or the path of a story file."
-    ),
-]
-StoryPath = Annotated[
-    Path | None,
-    typer.Option("--story", metavar="PATH", help="The story file of zork1; else GRUE_ZORK1's."),
-]
-CommandsPath = Annotated[
-    Path | None,
-    typer.Option(
-        "--commands", metavar="FILE", help="The commands of a Z-machine story, one on each line."
-    ),
-]
 
 
 @app.callback(invoke_without_command=True)
@@ -66,7 +52,7 @@ def games(
         print(json.dumps(rows, indent=2))
         return
     told = [["-" if value is None else value for value in row.values()] for row in rows]
-    _print_table(list(rows[0]), told)
+    print_table(list(rows[0]), told)
 
 
 def _describe(game: Game) -> dict[str, str | int | None]:
@@ -230,9 +216,7 @@ def train(
             show_default=False,
         ),
     ] = None,
-    checkpoint_seconds: Annotated[
-        float, typer.Option(min=0, help="Time between two checkpoints.")
-    ] = 60.0,
+    checkpoint_seconds: CheckpointSeconds = 60.0,
 ) -> None:
     """Train agents on a game, with a run folder for every agent, gate and seed."""
     from grue.training import command
@@ -249,7 +233,7 @@ def train(
     }
     configs = command.conditions(game, preset, values or (), options)
     rows = command.train(configs, out, resume, together, checkpoint_seconds)
-    _print_table(command.COLUMNS, rows)
+    print_table(command.COLUMNS, rows)
 
 
 @app.command("eval")
@@ -285,7 +269,7 @@ def eval_(
         replace_unreadable(sys.stdout)
         for run in played:
             print_lines([(run.name, "bold"), *tell(run.greedy), ("", None)], Console(emoji=False))
-    _print_table(COLUMNS, [row for run in played for row in run.rows()])
+    print_table(COLUMNS, [row for run in played for row in run.rows()])
 
 
 @app.command()
@@ -323,21 +307,19 @@ def reproduce(
             show_default=False,
         ),
     ] = None,
-    checkpoint_seconds: Annotated[
-        float, typer.Option(min=0, help="Time between two checkpoints.")
-    ] = 60.0,
+    checkpoint_seconds: CheckpointSeconds = 60.0,
 ) -> None:
     """Run what a figure of the paper needs, go on where it stopped, and draw it."""
     from grue.reports import reproduce as command
 
     if figure == "list":
-        _print_table(command.LISTED, command.table_of_figures())
+        print_table(command.LISTED, command.table_of_figures())
         return
     wish = command.make_wish(figure, scale, levels, conditions, seeds, story, draw_only)
     places = command.Places(out or Path("reproduce") / scale, tuple(data or ()))
     drawn = command.reproduce(wish, places, draw_only, jobs, checkpoint_seconds)
     command.check_drawn(drawn)
-    _print_table(command.COLUMNS, [one.row() for one in drawn])
+    print_table(command.COLUMNS, [one.row() for one in drawn])
 
 
 @app.command("report")
@@ -366,78 +348,7 @@ def report_(
         print(path)
 
 
-bench = typer.Typer(help="Measure throughput on this machine.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
-
-
-@bench.command("env")
-def bench_env(
-    game: Annotated[
-        list[str] | None, typer.Option(help="A game to measure; may be given again.")
-    ] = None,
-    batch: Annotated[
-        list[int] | None, typer.Option(min=1, help="A batch size; may be given again.")
-    ] = None,
-    seconds: Annotated[float, typer.Option(min=0.01, help="Time for each figure.")] = 2.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
-) -> None:
-    """Steps a second of the compiled engine and of real TextWorld, for every level."""
-    from grue.engine.bench import BATCHES, Row
-    from grue.engine.bench import bench_env as measure
-
-    rows = list(measure(game or game_names(), batch or BATCHES, seconds))
-    if as_json:
-        print(json.dumps([row._asdict() for row in rows], indent=2))
-        return
-    _print_table(Row._fields, [(*row[:3], f"{row.steps_per_s:,.0f}", row.device) for row in rows])
-
-
-@bench.command("train")
-def bench_train(
-    game: Annotated[
-        str | None, typer.Argument(metavar="[GAME]", help="One game, in place of --games.")
-    ] = None,
-    games: Annotated[
-        str, typer.Option(help="Games, with commas.")
-    ] = "saladworld-1,saladworld-3,saladworld-7",
-    story: StoryPath = None,
-    agents: Annotated[str, typer.Option(help="drqn, sc or both.")] = "drqn,sc",
-    gates: Annotated[str, typer.Option(help="Gates, with commas.")] = "masking",
-    runs: Annotated[
-        str, typer.Option(help="Numbers of runs side by side; one run measures each condition.")
-    ] = "1",
-    preset: Annotated[str, typer.Option(help="paper or small: the sizes.")] = "paper",
-    values: Annotated[
-        list[str] | None, typer.Option("--set", help="name=value; may be given again.")
-    ] = None,
-    parts: Annotated[
-        bool, typer.Option("--parts", help="Where the time goes, and the floors (on a GPU).")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
-) -> None:
-    """Milliseconds of an update, training steps a second, and the machine's matrix rate."""
-    from grue.training.bench_command import measure, table
-
-    chosen = games if game is None else game
-    found = measure(chosen, agents, gates, runs, preset, values or (), parts, story)
-    if as_json:
-        print(json.dumps(found, indent=2))
-        return
-    _print_table(*table(found))
-
-
-def _print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table()
-    for i, column in enumerate(columns):
-        numeric = all(str(row[i])[:1].isdigit() for row in rows)
-        table.add_column(column.replace("_", " "), justify="right" if numeric else "left")
-    for row in rows:
-        table.add_row(*map(str, row))
-    # A pipe has no width to fit.
-    Console(width=None if sys.stdout.isatty() else 1000).print(table)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -53,6 +54,22 @@ def restart_emulator(emulator: Any, seed: int) -> str:
     check_seed(seed)
     emulator.seed(seed + 1)
     return emulator.reset()[0]
+
+
+def take_command(
+    emulator: Any, commands: Sequence[str], action: int | str, state: Any, current: Any
+) -> tuple[str, str]:
+    """A command, by its number or in words of one's own, and what it prints in a state.
+
+    ``current`` is the state that the emulator is in.
+    """
+    if state.over:
+        raise UsageError("the game is over; call reset to start again")
+    command = action if isinstance(action, str) else commands[action]
+    check_command(command)
+    if state is not current:
+        emulator.set_state(state.snapshot)
+    return command, emulator.step(command)[0]
 
 
 def check_seed(seed: int) -> None:

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 
 from grue.engine.emulator import (
-    check_command,
     close_emulator,
     open_emulator,
     restart_emulator,
+    take_command,
 )
 from grue.engine.feedback import Feedback, read_feedback
 from grue.engine.step import Step
-from grue.errors import BrokenFileError, UsageError
+from grue.errors import BrokenFileError
 from grue.games.game import Game
 from grue.games.logic import Facts, ground
 
@@ -61,13 +61,9 @@ class HostedEnv:
 
     def step(self, state: HostedState, action: int | str) -> tuple[HostedState, Step]:
         """Takes a command, by its index in ``game.commands`` or as words of one's own."""
-        if state.over:
-            raise UsageError("the game is over; call reset to start again")
-        command = action if isinstance(action, str) else self.game.commands[action]
-        check_command(command)
-        if state is not self._current:
-            self._emulator.set_state(state.snapshot)
-        raw, *_ = self._emulator.step(command)
+        command, raw = take_command(
+            self._emulator, self.game.commands, action, state, self._current
+        )
         if self._emulator._emulator_halted():
             raise BrokenFileError(f"the emulator halted after {command!r}; reset to play again")
         feedback = read_feedback(raw)

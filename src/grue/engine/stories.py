@@ -16,15 +16,14 @@ import numpy as np
 
 from grue.engine.changes import world_bytes
 from grue.engine.emulator import (
-    check_command,
     close_emulator,
     open_emulator,
     restart_emulator,
+    take_command,
 )
 from grue.engine.feedback import tidy
 from grue.engine.hosted import HostedEnv
 from grue.engine.step import Step
-from grue.errors import UsageError
 from grue.games.game import Game
 from grue.games.stories import Story
 
@@ -76,13 +75,7 @@ class StoryEnv:
 
     def step(self, state: StoryState, action: int | str) -> tuple[StoryState, Step]:
         """Takes a command, by its index in ``game.commands`` or as words of one's own."""
-        if state.over:
-            raise UsageError("the game is over; call reset to start again")
-        command = action if isinstance(action, str) else self.game.commands[action]
-        check_command(command)
-        if state is not self._current:
-            self._emulator.set_state(state.snapshot)
-        raw = self._emulator.step(command)[0]
+        _, raw = take_command(self._emulator, self.game.commands, action, state, self._current)
         over, won = self._ending(raw)
         snapshot = self._emulator.get_state()
         following = StoryState(snapshot, self._score(snapshot), state.steps + 1, over, won)

@@ -1,0 +1,42 @@
+"""What several commands share: options, and how a table is printed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+GameName = Annotated[
+    str,
+    typer.Argument(
+        metavar="GAME", help="saladworld-1 to saladworld-7, zork1, or the path of a story file."
+    ),
+]
+StoryPath = Annotated[
+    Path | None,
+    typer.Option("--story", metavar="PATH", help="The story file of zork1; else GRUE_ZORK1's."),
+]
+CommandsPath = Annotated[
+    Path | None,
+    typer.Option(
+        "--commands", metavar="FILE", help="The commands of a Z-machine story, one on each line."
+    ),
+]
+CheckpointSeconds = Annotated[float, typer.Option(min=0, help="Time between two checkpoints.")]
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table()
+    for i, column in enumerate(columns):
+        numeric = all(str(row[i])[:1].isdigit() for row in rows)
+        table.add_column(column.replace("_", " "), justify="right" if numeric else "left")
+    for row in rows:
+        table.add_row(*map(str, row))
+    # A pipe has no width to fit.
+    Console(width=None if sys.stdout.isatty() else 1000).print(table)
