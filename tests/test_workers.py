@@ -229,7 +229,7 @@ def gone(pids: list[int], seconds: float = 20.0) -> bool:
 
 
 def test_closing_ends_all_processes(env: PooledEnv, play: Callable[[Any], Any]) -> None:
-    play(random_commands(env))
+    jax.block_until_ready(play(random_commands(env)))
     pids = env.pool.processes
     assert len(pids) == 2
     assert all(map(alive, pids))
