@@ -3,7 +3,7 @@
     python benchmarks/kernels.py [RUNS...]
 
 One run, 20 and 50, of which half use one head and half up to three. The tiles in
-``grue/agents/kernels/gpu/tile.py`` were chosen from its output.
+``grue/agents/kernels/gpu/tile.py`` were chosen from its output, all but the cell's.
 """
 
 from __future__ import annotations
