@@ -2,12 +2,14 @@
 
     python benchmarks/train.py --out results/bench/train-cpu.json
     python benchmarks/train.py --out results/bench/train-h200.json --commit HASH
+    python benchmarks/train.py --out FILE --rows saladworld-3:50 --alone ""
     python benchmarks/train.py --docs --plot docs/images/train.png results/bench/train-*.json
 
 On a CPU: one run of drqn and of sc on levels 1, 3 and 7. On a GPU: level 3 with 1 to 100 runs of
 all ten deep conditions, every level with 50, and where the time goes; then whether a run in a batch
 is the same as that run alone. The record is written after every row, so that a measurement that is
-cut short is not lost.
+cut short is not lost; rows of an earlier record stay unless they are measured again, and each names
+its commit.
 """
 
 from __future__ import annotations
@@ -33,36 +35,54 @@ ON_GPU = [
 Record = dict[str, Any]
 
 
-def measure(out: Path, at_commit: str | None) -> None:
+def measure(out: Path, at_commit: str | None, wanted: str | None, alone: str | None) -> None:
     import jax
 
     from grue.engine.bench import device_name
     from grue.training.bench_command import measure as rows_of
 
     on_cpu = jax.default_backend() == "cpu"
-    record: Record = {
-        "command": " ".join(["python", *sys.argv]),
-        "commit": at_commit or commit(),
+    source = {"command": " ".join(["python", *sys.argv]), "commit": at_commit or commit()}
+    machine = {
         "seed": 0,
         "device": device_name(),
         "processor": platform.processor() or platform.machine(),
         "versions": {"grue": grue.__version__, "jax": jax.__version__},
-        "rows": [],
     }
     out.parent.mkdir(parents=True, exist_ok=True)
-    for game, runs in ON_CPU if on_cpu else ON_GPU:
+    record: Record = json.loads(out.read_text()) if out.exists() else {"rows": []}
+    for game, runs in _wanted(wanted) if wanted is not None else ON_CPU if on_cpu else ON_GPU:
         agents, gates = ("drqn,sc", GATES) if runs != "1" else ("sc", "masking")
         if on_cpu:
             agents, gates = "drqn,sc", "masking"
         rows = rows_of(game, agents, gates, runs, "paper", (), parts=not on_cpu)
-        record["rows"] += rows
         for row in rows:
             print({k: v for k, v in row.items() if k != "device"}, flush=True)
-        out.write_text(json.dumps(record, indent=1) + "\n")
-    if not on_cpu:
-        record["batch_against_alone"] = [together(precision) for precision in ("auto", "float32")]
-        print(record["batch_against_alone"], flush=True)
-        out.write_text(json.dumps(record, indent=1) + "\n")
+        _put(record, [row | source for row in rows])
+        out.write_text(json.dumps(machine | record, indent=1) + "\n")
+    for precision in _listed("auto,float32" if alone is None and not on_cpu else alone or ""):
+        found = together(precision) | source
+        print(found, flush=True)
+        kept = [c for c in record.get("batch_against_alone", []) if c["precision"] != precision]
+        record["batch_against_alone"] = [*kept, found]
+        out.write_text(json.dumps(machine | record, indent=1) + "\n")
+
+
+def _listed(text: str) -> list[str]:
+    return [part for part in text.split(",") if part]
+
+
+def _wanted(text: str) -> list[tuple[str, str]]:
+    return [(game, runs) for game, _, runs in (part.partition(":") for part in _listed(text))]
+
+
+def _put(record: Record, rows: list[Record]) -> None:
+    """In the place of the rows that were measured again, or at the end."""
+    for row in rows:
+        names = ("agent", "gate", "game", "runs")
+        same = [i for i, r in enumerate(record["rows"]) if all(r[n] == row[n] for n in names)]
+        at = same[0] if same else len(record["rows"])
+        record["rows"][at : at + 1] = [row]
 
 
 def together(precision: str, steps: int = 4_000, seed: int = 2) -> Record:
@@ -123,14 +143,18 @@ def tables(records: list[Record]) -> None:
     page = Path(__file__).resolve().parent.parent / "docs" / "speed.md"
     head = ("agent", "game", "runs", "ms_per_update", "steps_per_s", "gflop_per_update")
     lines = [
-        "| device | " + " | ".join(name.replace("_", " ") for name in head) + " | ratio |",
-        "|---" * (len(head) + 2) + "|",
+        "| device | " + " | ".join(name.replace("_", " ") for name in head) + " | ratio | commit |",
+        "|---" * (len(head) + 3) + "|",
     ]
     for record in records:
         for row in record["rows"]:
             cells = [f"{row[name]:,}" if name in head[2:] else row[name] for name in head]
-            lines.append(f"| {record['device']} | " + " | ".join(cells) + f" | {row['ratio']} |")
-    lines += ["", *map(_source, records)]
+            cells += [str(row["ratio"]), row["commit"][:7]]
+            lines.append(f"| {record['device']} | " + " | ".join(cells) + " |")
+    lines += [
+        "",
+        *dict.fromkeys(_source(record, row) for record in records for row in record["rows"]),
+    ]
     _replace(page, "rows", "\n".join(lines))
     parts = [row for record in records for row in record["rows"] if "parts_ms" in row]
     if parts:
@@ -144,9 +168,9 @@ def tables(records: list[Record]) -> None:
         _replace(page, "parts", "\n".join(lines))
 
 
-def _source(record: Record) -> str:
+def _source(record: Record, row: Record) -> str:
     return (
-        f"{record['device']}: `{record['command']}`, commit {record['commit'][:10]}, seed "
+        f"{record['device']}: `{row['command']}`, commit {row['commit'][:10]}, seed "
         f"{record['seed']}, JAX {record['versions']['jax']}.  "
     )
 
@@ -158,10 +182,12 @@ def main() -> None:
     parser.add_argument("--plot", type=Path)
     parser.add_argument("--docs", action="store_true")
     parser.add_argument("--commit", help="where there is no git to ask")
+    parser.add_argument("--rows", help="GAME:RUNS,... instead of all")
+    parser.add_argument("--alone", help="precisions for batch against alone; '' for none")
     given = parser.parse_args()
     records = [json.loads(path.read_text()) for path in given.records]
     if given.out:
-        measure(given.out, given.commit)
+        measure(given.out, given.commit, given.rows, given.alone)
     if given.plot:
         plot(given.plot, records)
     if given.docs:
