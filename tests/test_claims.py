@@ -223,6 +223,14 @@ def test_half_of_the_steps() -> None:
     assert outcome(test, theirs).passed is None
 
 
+def test_two_that_learned_nothing_are_not_called_comparable() -> None:
+    (claim,) = [each for each in CLAIMS if each.id == "zork-half-of-the-steps"]
+    learned, nothing = (0, 12, 12, 12), (0, 0, 0, 0)
+    for scores, passed in ((learned, [True, True]), (nothing, [False, True])):
+        both = on_zork(SC, scores, seeds=3), on_zork(AE_DQN, scores, seeds=3)
+        assert [outcome(test, *both).passed for test in claim.tests] == passed
+
+
 def test_switches_make_another_condition() -> None:
     """A record without priority is no baseline, and neither is one without look."""
     test = Better(Cell(BASELINE, "zork1"), Cell(NO_LOOK, "zork1"), SCORE)

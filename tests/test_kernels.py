@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -17,7 +16,8 @@ from hypothesis import strategies as st
 
 from grue.agents import optimiser
 from grue.agents.kernels import adam, cpu, gpu
-from grue.agents.kernels.texts import BLOCK, Pool, pool
+from grue.agents.kernels.cpu import encoder as reading
+from grue.agents.kernels.texts import BLOCK, Pool, Words, pool
 from grue.agents.network import ContextLSTM, Memory, Network, NetworkSizes, TextEncoder
 
 SIZES = NetworkSizes(words=30, commands=4, heads=4, embedding=5, encoder=32, context=64)
@@ -65,8 +65,14 @@ def test_a_pool_holds_each_text_once_longest_first(seed: int, kinds: int) -> Non
 
 # The encoder
 
-Encode = Callable[[jax.Array, jax.Array, Pool], jax.Array]
-ENCODERS: dict[str, Encode] = {"cpu": cpu.encode, "gpu": partial(gpu.encode, interpret=True)}
+Encode = Callable[[Words, jax.Array, Pool], jax.Array]
+
+
+def encode_as_on_the_gpu(words: Words, recurrent: jax.Array, found: Pool) -> jax.Array:
+    return gpu.encode(words.table(), recurrent, found, interpret=True)
+
+
+ENCODERS: dict[str, Encode] = {"cpu": cpu.encode, "gpu": encode_as_on_the_gpu}
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +90,7 @@ def test_texts_are_read_as_the_plain_scan_reads_them(machine: str, plain_encodin
     found, place = make_pool(texts)
 
     def total(encoder: TextEncoder) -> jax.Array:
-        vectors = ENCODERS[machine](encoder.table(), encoder.recurrent, found)
+        vectors = ENCODERS[machine](encoder.words, encoder.recurrent, found)
         return (vectors[place] * weight).sum()
 
     close(eqx.filter_jit(eqx.filter_value_and_grad(total))(encoder), wanted)
@@ -96,22 +102,35 @@ def test_many_words_are_added_up_as_few_are(monkeypatch: pytest.MonkeyPatch) -> 
     found, _ = make_pool(texts)
     encoder = TextEncoder(SIZES, jax.random.key(0))
     slopes = []
-    for most in (cpu.MANY_WORDS, 8):
-        monkeypatch.setattr(cpu, "MANY_WORDS", most)
+    for most in (reading.MANY_WORDS, 8):
+        monkeypatch.setattr(reading, "MANY_WORDS", most)
 
-        def total(table: jax.Array) -> jax.Array:
-            return jnp.square(cpu.encode(table, encoder.recurrent, found)).sum()
+        def total(words: Words) -> jax.Array:
+            return jnp.square(cpu.encode(words, encoder.recurrent, found)).sum()
 
-        slopes.append(jax.jit(jax.grad(total))(encoder.table()))
+        slopes.append(jax.jit(jax.grad(total))(encoder.words))
     assert SIZES.words > 8
     close(*slopes)
 
 
 def test_more_texts_than_are_read_together() -> None:
+    """Of all lengths: most blocks end before the longest text does."""
     encoder = TextEncoder(SIZES, jax.random.key(0))
-    texts = jnp.asarray(CHANCE.integers(1, SIZES.words, (2 * cpu.TOGETHER + 9, 5)))
+    rows, longest = 2 * reading.TOGETHER + 9, 2 * reading.AT_ONCE + 3
+    texts = CHANCE.integers(1, SIZES.words, (rows, longest))
+    texts[np.arange(longest) >= CHANCE.integers(0, longest + 1, rows)[:, None]] = 0
+    texts = jnp.asarray(texts)
     found, place = make_pool(texts)
-    vectors = jax.jit(cpu.encode)(encoder.table(), encoder.recurrent, found)
+    weight = jax.random.normal(jax.random.key(1), (rows, SIZES.encoder))
+
+    def fast(encoder: TextEncoder) -> jax.Array:
+        return (cpu.encode(encoder.words, encoder.recurrent, found)[place] * weight).sum()
+
+    def plain(encoder: TextEncoder) -> jax.Array:
+        return (encoder(texts) * weight).sum()
+
+    close(*(eqx.filter_jit(eqx.filter_value_and_grad(each))(encoder) for each in (fast, plain)))
+    vectors = cpu.encode_from(encoder.table(), encoder.recurrent, found)
     close(vectors[place], eqx.filter_jit(encoder)(texts))
 
 
@@ -171,9 +190,17 @@ def test_rows_go_to_their_heads_whatever_their_number(batch: int) -> None:
         close(multiply(rows, heads, tuple(weights)), jnp.einsum("br,brc->bc", rows, weights[heads]))
 
 
+def test_sequences_that_change_to_another_head_lie_between_those_of_both() -> None:
+    heads = jnp.asarray([[1, 0, 0, 1, 0], [1, 0, 1, 1, 0], [1, 1, 1, 1, 0]])
+    order = cpu.side_by_side(heads)
+    assert order.tolist() == [4, 1, 2, 0, 3]
+    assert cpu.reach(heads[:, order], 2).spans.tolist() == [[3, 2], [2, 3], [1, 4]]
+    assert cpu.reach(heads, 2).spans.tolist() == [[4, 4], [4, 4], [1, 4]]
+
+
 @jax.jit
 def multiply(rows: jax.Array, heads: jax.Array, weights: tuple[jax.Array, ...]) -> jax.Array:
-    return cpu.by_head(rows, cpu.sort_by_head(heads, len(weights)), weights)
+    return cpu.by_head(rows, cpu.reach(heads, len(weights)), weights)
 
 
 def test_one_step_on_the_gpu() -> None:

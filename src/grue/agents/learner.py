@@ -120,6 +120,9 @@ def loss(
     heads = jax.vmap(jax.vmap(lambda score: contexts.head(known, score, settings.heads)))(
         batch.rows.score
     ).T
+    order = select.side_by_side(heads)
+    if order is not None:
+        batch, heads = jax.tree.map(lambda field: field[order], batch), heads[:, order]
     with jax.named_scope("sample"):
         texts = distinct_texts(batch, command_words, settings.look)
     rows, valid = jax.tree.map(lambda field: field.swapaxes(0, 1)[n:], (batch.rows, batch.valid))

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from grue.agents.kernels import select
 from grue.agents.kernels.cell import cell
-from grue.agents.kernels.texts import Pool
+from grue.agents.kernels.texts import Pool, Words
 from grue.games.tokens import PADDING
 
 
@@ -53,15 +53,19 @@ class TextEncoder(eqx.Module):
         self.recurrent = uniform(keys[2], (sizes.encoder, gates), sizes.encoder)
         self.bias = jnp.zeros(gates)
 
+    @property
+    def words(self) -> Words:
+        return Words(self.embedding, self.inward, self.bias)
+
     def table(self) -> Float[Array, "words gates"]:
-        """Embedding and input weights folded: a word's share of the gates is one row."""
-        return self.embedding @ self.inward + self.bias
+        """A word's share of the gates is one row."""
+        return self.words.table()
 
     def read(
         self, pool: Pool, table: Float[Array, "words gates"] | None = None
     ) -> Float[Array, "texts encoder"]:
         """One vector for each text of a pool; ``table`` if it is at hand."""
-        return select.encode(self.table() if table is None else table, self.recurrent, pool)
+        return select.encode(self.words, self.recurrent, pool, table)
 
     def __call__(self, texts: Int[Array, "texts length"]) -> Float[Array, "texts encoder"]:
         """The same, plainly: one vector for each text, zeros for one without words."""
@@ -122,12 +126,8 @@ class ActionScorer(eqx.Module):
     def __call__(
         self, head: Int[Array, "*batch"], h: Float[Array, "*batch context"]
     ) -> Float[Array, "*batch commands"]:
-        # All heads in one product, then the others' hidden units set to nothing: small beside the
-        # context LSTM, and no weights are copied.
-        mine = jax.nn.one_hot(head, len(self.first))
-        hidden = jnp.einsum("...c,kch->...kh", h, self.first) + self.first_bias
-        hidden = jax.nn.relu(hidden) * mine[..., None]
-        return jnp.einsum("...kh,kha->...a", hidden, self.second) + mine @ self.second_bias
+        layers = select.Layers(self.first, self.first_bias, self.second, self.second_bias)
+        return select.score(layers, head, h)
 
 
 class AdmissibilityClassifier(eqx.Module):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from statistics import median
 from typing import NamedTuple
 
 import jax
@@ -28,6 +29,8 @@ from grue.training.config import TrainConfig
 from grue.training.programs import condition_of, game_of
 
 DEEP = ("drqn", "sc")
+ROUNDS = 9
+"""In which everything is timed once."""
 WARM_UP = 2_000
 """Steps at random before anything is timed: they fill the memory."""
 
@@ -106,14 +109,16 @@ class Bench:
     def each(self, function: Callable) -> Callable:
         return jax.vmap(function) if self.many else function
 
-    def measure(self) -> tuple[float, float]:
-        """Seconds of an update and steps a second; the best of six tries each."""
-        self.advance(learn=True)  # Compiles.
-        tries = [(self.advance(learn=False), self.advance(learn=True)) for _ in range(6)]
-        played, learned = map(min, zip(*tries, strict=True))
+    def attempt(self) -> tuple[float, float]:
+        """Seconds of one row of metrics without learning, and of one with it."""
+        return self.advance(learn=False), self.advance(learn=True)
+
+    def typical(self, attempts: Sequence[tuple[float, float]]) -> tuple[float, float]:
+        """Seconds of an update and steps a second, from the median of some attempts."""
         updates = self.settings.metrics_every // self.settings.update_every
         steps = self.runs * self.settings.metrics_every
-        return max(learned - played, 0.0) / updates, steps / learned
+        learning = median(learned - played for played, learned in attempts)
+        return max(learning, 0.0) / updates, steps / median(learned for _, learned in attempts)
 
     def flop_per_update(self) -> float:
         """What one joint update needs, the mean over a few batches."""
@@ -149,6 +154,20 @@ class Bench:
             + scorer * (3 * scored + scored + after)
             + scorer * classified * scored
         )
+
+
+def measure_in_turn(benches: Sequence[Bench]) -> tuple[list[tuple[float, float]], float]:
+    """Seconds of an update and steps a second of each, and the rate of one large product.
+
+    All take turns, each for about as long, and the median counts: on a shared machine they go up
+    and down together.
+    """
+    for bench in benches:
+        bench.advance(learn=True)  # Compiles.
+    rounds = [([bench.attempt() for bench in benches], matrix_rate()) for _ in range(ROUNDS)]
+    attempts = zip(*(each for each, _ in rounds), strict=True)
+    timed = [bench.typical(each) for bench, each in zip(benches, attempts, strict=True)]
+    return timed, median(rate for _, rate in rounds)
 
 
 def row_of(
@@ -202,17 +221,20 @@ def memory_rate() -> float:
 
 
 def matrix_rate() -> float:
-    """Operations a second of one large product, as the context LSTM multiplies."""
+    """Operations a second of large products one after the other, as the context LSTM multiplies."""
     from grue.agents.kernels.select import working_dtype
 
     dtype = working_dtype("auto")
-    size = 2048 if jax.default_backend() == "cpu" else 8192
+    size, times = (2048, 8) if jax.default_backend() == "cpu" else (8192, 40)
     left = jnp.ones((size, size), dtype)
-    product = jax.jit(lambda a, b: a @ b)
     product(left, left).block_until_ready()
-    best = float("inf")
-    for _ in range(5):
-        start = time.perf_counter()
-        product(left, left).block_until_ready()
-        best = min(best, time.perf_counter() - start)
-    return 2 * size**3 / best
+    start = time.perf_counter()
+    for _ in range(times):
+        done = product(left, left)
+    done.block_until_ready()
+    return times * 2 * size**3 / (time.perf_counter() - start)
+
+
+@jax.jit
+def product(left: jax.Array, right: jax.Array) -> jax.Array:
+    return left @ right

@@ -12,7 +12,7 @@ from grue.agents.gating import gate_number
 from grue.errors import UsageError
 from grue.games import zork
 from grue.games.registry import load
-from grue.training.bench import DEEP, Bench, Row, floors, matrix_rate, row_of
+from grue.training.bench import DEEP, Bench, Row, floors, measure_in_turn, row_of
 from grue.training.config import TrainConfig, parse_settings
 
 ROWS_OF_METRICS = {"cpu": 40, "gpu": 200}
@@ -52,12 +52,11 @@ def measure(
         settings = TrainConfig.preset(preset, **{**short, **own, "game": name})
         for count in counts:
             pairs = [(agent, gate) for agent in who for gate in how]
-            for conditions in [[pair] for pair in pairs] if count == 1 else [pairs]:
-                bench = Bench(name, conditions, count, settings)
-                timed = bench.measure()
-                # Right after: on a shared machine both go up and down.
-                rate = matrix_rate()
-                row: dict[str, Any] = row_of(bench, conditions, name, timed, rate)._asdict()
+            groups = [[pair] for pair in pairs] if count == 1 else [pairs]
+            benches = [Bench(name, conditions, count, settings) for conditions in groups]
+            timed, rate = measure_in_turn(benches)
+            for bench, conditions, seconds in zip(benches, groups, timed, strict=True):
+                row: dict[str, Any] = row_of(bench, conditions, name, seconds, rate)._asdict()
                 if parts:
                     from grue.training.breakdown import breakdown
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,8 @@ from jaxtyping import Array, Bool, Float, Int
 
 from grue.agents.kernels import cpu
 from grue.agents.kernels.adam import Rates, moved
-from grue.agents.kernels.texts import BLOCK, Pool, padded, rows_of
+from grue.agents.kernels.cell import cell
+from grue.agents.kernels.texts import BLOCK, Pool, Words, padded, rows_of
 from grue.games.tokens import PADDING
 
 Stacked = Float[Array, "heads rows gates"]
@@ -46,14 +47,22 @@ def vectors_of(
 
 
 def encode(
-    table: Float[Array, "words gates"], recurrent: Float[Array, "encoder gates"], pool: Pool
+    words: Words,
+    recurrent: Float[Array, "encoder gates"],
+    pool: Pool,
+    table: Float[Array, "words gates"] | None = None,
 ) -> Float[Array, "texts encoder"]:
-    """The mean of the encoder's states over the words of each text of a pool."""
+    """The mean of the encoder's states over the words of each text of a pool.
+
+    With a ``table`` at hand there is no gradient for the words.
+    """
     if _has_gpu() and _is_power(len(recurrent)):
         from grue.agents.kernels import gpu
 
-        return gpu.encode(table, recurrent, pool)
-    return cpu.encode(table, recurrent, pool)
+        return gpu.encode(words.table() if table is None else table, recurrent, pool)
+    if table is None:
+        return cpu.encode(words, recurrent, pool)
+    return cpu.encode_from(table, recurrent, pool)
 
 
 def unroll(
@@ -71,6 +80,35 @@ def unroll(
     return cpu.unroll(tuple(weights), bias, heads, inputs)
 
 
+def side_by_side(heads: Int[Array, "steps batch"]) -> Int[Array, " batch"] | None:
+    """In which order the context LSTM likes sequences; None if it does not matter."""
+    return None if _has_gpu() else cpu.side_by_side(heads)
+
+
+class Layers(NamedTuple):
+    """Those of the action scorers."""
+
+    first: Float[Array, "heads context hidden"]
+    first_bias: Float[Array, "heads hidden"]
+    second: Float[Array, "heads hidden commands"]
+    second_bias: Float[Array, "heads commands"]
+
+
+def score(
+    layers: Layers, head: Int[Array, "*batch"], h: Float[Array, "*batch context"]
+) -> Float[Array, "*batch commands"]:
+    """Each state scored by its head."""
+    if not _has_gpu():
+        return cpu.score(layers, head, h)
+    # All heads in one product, then the others' hidden units set to nothing: small beside the
+    # context LSTM, and no weights are copied.
+    first, first_bias, second, second_bias = layers
+    mine = jax.nn.one_hot(head, len(first))
+    hidden = jnp.einsum("...c,kch->...kh", h, first) + first_bias
+    hidden = jax.nn.relu(hidden) * mine[..., None]
+    return jnp.einsum("...kh,kha->...a", hidden, second) + mine @ second_bias
+
+
 def step(
     working: Weights,
     bias: Float[Array, "heads gates"],
@@ -86,7 +124,7 @@ def step(
         return gpu.step_one(working, bias, head, inputs, h, c)
     rows = jnp.concatenate([inputs, h])[None]
     gates = cpu.by_one_head(rows, head, tuple(working))[0] + bias[head]
-    return cpu.cell(gates, c)
+    return cell(gates, c)
 
 
 def adam(

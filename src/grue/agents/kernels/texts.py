@@ -15,6 +15,18 @@ BLOCK = 16
 """Texts that are read together; a pool has a multiple of it."""
 
 
+class Words(NamedTuple):
+    """What the encoder knows of words."""
+
+    embedding: Float[Array, "words embedding"]
+    inward: Float[Array, "embedding gates"]
+    bias: Float[Array, " gates"]
+
+    def table(self) -> Float[Array, "words gates"]:
+        """Embedding and input weights folded: a word's share of the gates is one row."""
+        return self.embedding @ self.inward + self.bias
+
+
 class Pool(NamedTuple):
     texts: Int[Array, "texts length"]
     """Distinct, longest first; empty ones at the end."""
