@@ -23,6 +23,7 @@ def options(**more: object) -> list[str]:
 
 def test_rows_as_json(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("grue.training.bench.WARM_UP", 400)
+    monkeypatch.setattr("grue.training.bench.ROUNDS", 3)
     code = main(
         ["bench", "train", "--games", "saladworld-1", "--agents", "sc", "--json", *options()]
     )

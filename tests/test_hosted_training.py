@@ -268,6 +268,7 @@ def test_deep_agents_side_by_side_and_where_the_time_goes(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr("grue.training.bench.WARM_UP", 120)
+    monkeypatch.setattr("grue.training.bench.ROUNDS", 3)
     sizes = {**DEEP, "episode_steps": 15}
     arguments = ["bench", "train", "zork1", "--story", str(zork_file(119)), "--runs", "2"]
     arguments += [word for name, value in sizes.items() for word in ("--set", f"{name}={value}")]

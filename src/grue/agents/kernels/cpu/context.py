@@ -72,10 +72,10 @@ def side_by_side(heads: Int[Array, "steps batch"]) -> Int[Array, " batch"]:
     return jnp.argsort(heads.sum(0), stable=True)
 
 
-def _sizes(total: int) -> tuple[int, ...]:
-    """A few numbers of rows, the last of them all."""
-    least = -(-total // (4 * SIZES)) * 4
-    return (*range(least, total, least), total)
+def _sizes(total: int, apart: int) -> tuple[int, ...]:
+    """A few numbers of rows, so far apart or a multiple of it, the last of them all."""
+    apart *= -(-total // (apart * SIZES))
+    return (*range(apart, total, apart), total)
 
 
 def by_head(
@@ -97,7 +97,7 @@ def by_head(
 
     if len(weights) == 1:
         return times(rows, 0)
-    sizes = _sizes(len(rows))
+    sizes = _sizes(len(rows), 4)
 
     def product(k: int, size: int):
         def put(out: Array, first: Array) -> Array:
@@ -168,7 +168,7 @@ def _sum_by_head(
     left, dz = (flat(steps.swapaxes(0, 1)) for steps in (left, dz))
     head = heads.T.reshape(-1)
     by = reach(head, count)
-    sizes = _sizes(len(left))
+    sizes = _sizes(len(left), 32)
 
     def product(k: int, size: int):
         def add(first: Array) -> tuple[Array, Array]:
