@@ -42,15 +42,20 @@ def measure(out: Path, at_commit: str | None, wanted: str | None, alone: str | N
     from grue.training.bench_command import measure as rows_of
 
     on_cpu = jax.default_backend() == "cpu"
-    source = {"command": " ".join(["python", *sys.argv]), "commit": at_commit or commit()}
+    source = {
+        "command": " ".join(["python", *sys.argv]),
+        "commit": at_commit or commit(),
+        "versions": {"grue": grue.__version__, "jax": jax.__version__},
+    }
     machine = {
         "seed": 0,
         "device": device_name(),
         "processor": platform.processor() or platform.machine(),
-        "versions": {"grue": grue.__version__, "jax": jax.__version__},
     }
     out.parent.mkdir(parents=True, exist_ok=True)
-    record: Record = json.loads(out.read_text()) if out.exists() else {"rows": []}
+    record: Record = json.loads(out.read_text()) if out.exists() else machine | {"rows": []}
+    if record["device"] != machine["device"]:
+        sys.exit(f"{out} holds rows of {record['device']}, and this is {machine['device']}")
     for game, runs in _wanted(wanted) if wanted is not None else ON_CPU if on_cpu else ON_GPU:
         agents, gates = ("drqn,sc", GATES) if runs != "1" else ("sc", "masking")
         if on_cpu:
@@ -59,13 +64,13 @@ def measure(out: Path, at_commit: str | None, wanted: str | None, alone: str | N
         for row in rows:
             print({k: v for k, v in row.items() if k != "device"}, flush=True)
         _put(record, [row | source for row in rows])
-        out.write_text(json.dumps(machine | record, indent=1) + "\n")
+        out.write_text(json.dumps(record, indent=1) + "\n")
     for precision in _listed("auto,float32" if alone is None and not on_cpu else alone or ""):
         found = together(precision) | source
         print(found, flush=True)
         kept = [c for c in record.get("batch_against_alone", []) if c["precision"] != precision]
         record["batch_against_alone"] = [*kept, found]
-        out.write_text(json.dumps(machine | record, indent=1) + "\n")
+        out.write_text(json.dumps(record, indent=1) + "\n")
 
 
 def _listed(text: str) -> list[str]:
@@ -171,7 +176,7 @@ def tables(records: list[Record]) -> None:
 def _source(record: Record, row: Record) -> str:
     return (
         f"{record['device']}: `{row['command']}`, commit {row['commit'][:10]}, seed "
-        f"{record['seed']}, JAX {record['versions']['jax']}.  "
+        f"{record['seed']}, JAX {row['versions']['jax']}.  "
     )
 
 

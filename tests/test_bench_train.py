@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -42,6 +44,12 @@ def test_rows_as_json(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
     # Both are rounded to three digits after the point, which is much of so little work.
     slack = expected * 0.0005 / row["gflop_per_update"] + 0.001
     assert abs(row["ratio"] - expected) <= slack
+
+
+def test_the_median_counts() -> None:
+    """Of what learning adds to a row, and of the whole row."""
+    bench: Any = SimpleNamespace(settings=SimpleNamespace(metrics_every=40, update_every=4), runs=2)
+    assert Bench.typical(bench, [(1.0, 3.0), (1.0, 9.0), (2.0, 5.0)]) == (3 / 10, 80 / 5)
 
 
 def test_the_work_of_an_update(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -203,6 +203,25 @@ def multiply(rows: jax.Array, heads: jax.Array, weights: tuple[jax.Array, ...]) 
     return cpu.by_head(rows, cpu.reach(heads, len(weights)), weights)
 
 
+@pytest.mark.parametrize("machine", [cpu.score, gpu.score])
+@pytest.mark.parametrize("heads", [[0] * 6, [3, 1, 1, 0, 3, 3]])
+def test_a_state_is_scored_by_its_head(machine: Callable[..., jax.Array], heads: list[int]) -> None:
+    """And only the layers of heads in use have a gradient."""
+    shapes = ((4, 5, 7), (4, 7), (4, 7, 3), (4, 3))
+    layers = tuple(jnp.asarray(CHANCE.normal(size=shape), jnp.float32) for shape in shapes)
+    h = jnp.asarray(CHANCE.normal(size=(6, 5)), jnp.float32)
+    expected = []
+    for row, k in zip(np.asarray(h), heads, strict=True):
+        first, first_bias, second, second_bias = (np.asarray(layer)[k] for layer in layers)
+        expected.append(np.maximum(row @ first + first_bias, 0) @ second + second_bias)
+    close(machine(layers, jnp.asarray(heads), h), jnp.asarray(expected))
+
+    slope = jax.grad(lambda layers: machine(layers, jnp.asarray(heads), h).sum())(layers)
+    touched = [bool(jnp.abs(slope[3][k]).sum() > 0) for k in range(4)]
+    assert touched == [k in heads for k in range(4)]
+    assert not any(np.asarray(slope[0])[k].any() for k in range(4) if k not in heads)
+
+
 def test_one_step_on_the_gpu() -> None:
     context = ContextLSTM(SIZES, jax.random.key(2))
     inputs = jax.random.normal(jax.random.key(3), (2 * SIZES.encoder,))

@@ -98,15 +98,11 @@ def score(
     layers: Layers, head: Int[Array, "*batch"], h: Float[Array, "*batch context"]
 ) -> Float[Array, "*batch commands"]:
     """Each state scored by its head."""
-    if not _has_gpu():
-        return cpu.score(layers, head, h)
-    # All heads in one product, then the others' hidden units set to nothing: small beside the
-    # context LSTM, and no weights are copied.
-    first, first_bias, second, second_bias = layers
-    mine = jax.nn.one_hot(head, len(first))
-    hidden = jnp.einsum("...c,kch->...kh", h, first) + first_bias
-    hidden = jax.nn.relu(hidden) * mine[..., None]
-    return jnp.einsum("...kh,kha->...a", hidden, second) + mine @ second_bias
+    if _has_gpu():
+        from grue.agents.kernels import gpu
+
+        return gpu.score(layers, head, h)
+    return cpu.score(layers, head, h)
 
 
 def step(

@@ -36,8 +36,8 @@ def encode_from(
     table: Float[Array, "words gates"], recurrent: Float[Array, "encoder gates"], pool: Pool
 ) -> Float[Array, "texts encoder"]:
     """The same where the table is at hand and no gradient is asked for."""
-    means, blocks = _no_means(recurrent, pool), _blocks(pool)
-    means = _read_from(0, means, table, recurrent, blocks)
+    blocks = _blocks(pool)
+    means = _read_from(0, _no_means(recurrent, blocks), table, recurrent, blocks)
     return means[: len(pool.lengths)]
 
 
@@ -63,8 +63,8 @@ def _blocks(pool: Pool) -> Blocks:
     )
 
 
-def _no_means(recurrent: Array, pool: Pool) -> Float[Array, "texts encoder"]:
-    return jnp.zeros((_blocks(pool).lengths.size, len(recurrent)))
+def _no_means(recurrent: Array, blocks: Blocks) -> Float[Array, "texts encoder"]:
+    return jnp.zeros((blocks.lengths.size, len(recurrent)))
 
 
 def _read_from(
@@ -125,7 +125,7 @@ def _encode_forward(words: Words, recurrent: Array, pool: Pool):
     """The states of the first block are kept: mostly there is no other."""
     table, blocks = words.table(), _blocks(pool)
     mean, states = _read_and_keep(0, _room(recurrent, blocks), table, recurrent, blocks)
-    means = jax.lax.dynamic_update_slice(_no_means(recurrent, pool), mean, (0, 0))
+    means = jax.lax.dynamic_update_slice(_no_means(recurrent, blocks), mean, (0, 0))
     means = _read_from(1, means, table, recurrent, blocks)
     return means[: len(pool.lengths)], (words, recurrent, pool, states)
 

@@ -8,5 +8,6 @@ sequence is with its head. All sums are taken in a fixed order: the same seed gi
 from grue.agents.kernels.gpu.adam import adam, sum_of_squares
 from grue.agents.kernels.gpu.context import step_one, unroll
 from grue.agents.kernels.gpu.encoder import encode
+from grue.agents.kernels.gpu.scorer import score
 
-__all__ = ["adam", "encode", "step_one", "sum_of_squares", "unroll"]
+__all__ = ["adam", "encode", "score", "step_one", "sum_of_squares", "unroll"]
