@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -68,6 +69,8 @@ def take_command(
     command = action if isinstance(action, str) else commands[action]
     check_command(command)
     if state is not current:
+        if state.snapshot is None:
+            raise UsageError("this game keeps no snapshots: only the last state goes on")
         emulator.set_state(state.snapshot)
     return command, emulator.step(command)[0]
 
@@ -77,6 +80,7 @@ def check_seed(seed: int) -> None:
         raise UsageError(f"a game's seed lies from 0 to {LARGEST_SEED}, not {seed}")
 
 
+@lru_cache(maxsize=2**12)
 def check_command(command: str) -> None:
     """Refuses what is not a command to the game."""
     if not command.isprintable():

@@ -8,7 +8,6 @@ nothing but arrays, and a run goes on elsewhere with the same bits.
 
 from __future__ import annotations
 
-import math
 from importlib import metadata
 from typing import Any, NamedTuple
 
@@ -32,6 +31,10 @@ from grue.games.zmachine import StoryFile
 OBSERVATION_LENGTH = 128
 """Words of a text that an agent sees; the end of a longer one is cut off."""
 MOST_COMMANDS = 2**15
+WORD = np.dtype(np.int32)
+"""Of which questions and answers are made."""
+TRUTHS = ("terminated", "admissible", "failed", "admissible_set", "subtasks")
+"""The parts of an answer that are true or false."""
 
 
 class History(NamedTuple):
@@ -205,41 +208,42 @@ class PooledEnv:
         return jax.random.randint(key, (), 0, LARGEST_SEED, jnp.int32)
 
     def _ask(self, state: History, action: Array, done: Array) -> Turn:
-        like = jax.tree.map(
-            lambda part: jax.ShapeDtypeStruct(part.shape, part.dtype), self._opening
+        """One array there and one back: each costs as much time as a step of the game."""
+        question = jnp.concatenate(
+            [jnp.stack([done, state.seed, state.steps, action]), state.commands]
         )
-        return jax.pure_callback(
+        turn = jax.pure_callback(
             self._answer,
-            like,
-            *(state.seed, state.steps, state.commands, action, done),
+            jax.ShapeDtypeStruct((self.pool.turn.itemsize // WORD.itemsize,), WORD),
+            question.astype(WORD),
             vmap_method="broadcast_all",
         )
+        return _fields(turn, self.pool.turn)
 
-    def _answer(self, seed: Any, steps: Any, commands: Any, action: Any, done: Any) -> Turn:
+    def _answer(self, questions: Any) -> np.ndarray:
         """The callback: any leading axes are many games side by side."""
-        shape = np.shape(seed)
-        asking = np.flatnonzero(~np.asarray(done).reshape(-1))
-        asked = np.zeros(len(asking), self.pool.question)
-        asked["place"] = asking
-        for name, field in (("seed", seed), ("steps", steps), ("action", action)):
-            asked[name] = np.asarray(field).reshape(-1)[asking]
-        asked["commands"] = np.asarray(commands).reshape(-1, self.episode_steps)[asking]
-        turns = failed_turns(self.pool.spec, math.prod(shape))
+        rows = np.asarray(questions)
+        shape = rows.shape[:-1]
+        rows = rows.reshape(-1, rows.shape[-1])
+        asking = np.flatnonzero(rows[:, 0] == 0)
+        asked = rows[asking]
+        asked[:, 0] = asking
+        turns = failed_turns(self.pool.turn, len(rows))
         if len(asking):
-            turns[asking] = self.pool.ask(asked)
-        return _parts(turns.reshape(shape))
+            turns[asking] = self.pool.ask(asked.view(self.pool.question)[:, 0])
+        return turns.view(WORD).reshape(*shape, -1)
 
     def _find_opening(self) -> Turn:
         """The same for all episodes, or it could not be part of the program."""
         if self.game_seed is not None:
-            return _parts(self.pool.opening(self.game_seed)[0])
+            return _opening(self.pool.opening(self.game_seed))
         first, second = self.pool.opening(0), self.pool.opening(1)
         if first != second:
             raise UsageError(
                 f"{self.game.name} opens by chance, now with one text and now with another: fix "
                 "its chance, as with --set game_seed=0"
             )
-        return _parts(first[0])
+        return _opening(first)
 
     def _report(
         self, state: History, words: Array, reward: Array, admissible: Array, possible: Array
@@ -264,11 +268,19 @@ class PooledEnv:
         return words
 
 
-def _parts(turns: np.ndarray | np.void) -> Turn:
-    """Records as arrays of their own."""
-    return Turn(
-        *(np.ascontiguousarray(turns[name]).reshape(turns[name].shape) for name in Turn._fields)
-    )
+def _fields(turn: Any, kind: np.dtype) -> Turn:
+    """The parts of a record that is one array of numbers."""
+    found = {}
+    for name in Turn._fields:
+        part, offset = kind.fields[name][:2]  # type: ignore[index]
+        first = offset // WORD.itemsize
+        value = turn[first : first + part.itemsize // WORD.itemsize].reshape(part.shape)
+        found[name] = value != 0 if name in TRUTHS else value
+    return Turn(**found)
+
+
+def _opening(turns: np.ndarray) -> Turn:
+    return _fields(turns.view(WORD), turns.dtype)
 
 
 def _vocabulary(game: Game | Story) -> StoryVocabulary:

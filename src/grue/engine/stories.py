@@ -39,7 +39,8 @@ WON = re.compile(r"\bw[io]n\b|\bvictor", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class StoryState:
-    snapshot: tuple[Any, ...]
+    snapshot: tuple[Any, ...] | None
+    """None where nobody goes back."""
     score: int
     steps: int
     over: bool
@@ -50,9 +51,16 @@ class StoryEnv:
     """Plays a story. Its admissible sets are not known: every command is in them."""
 
     def __init__(
-        self, game: Story, episode_steps: int | None = None, one_life: bool = True
+        self,
+        game: Story,
+        episode_steps: int | None = None,
+        one_life: bool = True,
+        snapshots: bool = True,
     ) -> None:
-        """With ``one_life`` the loss of a life ends the game, as in training."""
+        """With ``one_life`` the loss of a life ends the game, as in training.
+
+        Without ``snapshots`` a state can be stepped from only while it is the last one.
+        """
         self.game = game
         self.episode_steps = game.episode_steps if episode_steps is None else episode_steps
         self.one_life = one_life
@@ -63,12 +71,14 @@ class StoryEnv:
         self.max_score: int | None = game.max_score
         if self.max_score is None and self._known:
             self.max_score = int(self._emulator.get_max_score())
+        # A story that Jericho does not know is read from them.
+        self._snapshots = snapshots or not self._known
         self._current: StoryState | None = None
 
     def reset(self, seed: int = 0) -> tuple[StoryState, Step]:
         """Starts an episode; the same commands under the same seed play alike."""
         text = self._read(restart_emulator(self._emulator, seed))
-        snapshot = self._emulator.get_state()
+        snapshot = self._snapshot()
         state = StoryState(snapshot, self._score(snapshot), 0, False, False)
         self._current = state
         return state, self._report(state, text, reward=0, admissible=False)
@@ -77,7 +87,7 @@ class StoryEnv:
         """Takes a command, by its index in ``game.commands`` or as words of one's own."""
         _, raw = take_command(self._emulator, self.game.commands, action, state, self._current)
         over, won = self._ending(raw)
-        snapshot = self._emulator.get_state()
+        snapshot = self._snapshot()
         following = StoryState(snapshot, self._score(snapshot), state.steps + 1, over, won)
         self._current = following
         reward = following.score - state.score
@@ -101,10 +111,13 @@ class StoryEnv:
             raw = STATUS_LINE.sub("", raw)
         return tidy(PROMPT.sub("", raw))
 
-    def _score(self, snapshot: tuple[Any, ...]) -> int:
+    def _snapshot(self) -> tuple[Any, ...] | None:
+        return self._emulator.get_state() if self._snapshots else None
+
+    def _score(self, snapshot: tuple[Any, ...] | None) -> int:
         if self._known:
             return int(self._emulator.get_score())
-        if self.score_refusal is not None:
+        if self.score_refusal is not None or snapshot is None:
             return 0
         return self.game.file.score(snapshot[MEMORY].tobytes())
 
@@ -126,8 +139,11 @@ class StoryEnv:
         """Whether the last command changed the world."""
         if self._known:
             return bool(self._emulator._world_changed())
-        old, new = (state.snapshot[MEMORY][self._world] for state in (before, after))
-        return not np.array_equal(old, new)
+        return not np.array_equal(*(self._world_in(state) for state in (before, after)))
+
+    def _world_in(self, state: StoryState) -> np.ndarray:
+        assert state.snapshot is not None
+        return state.snapshot[MEMORY][self._world]
 
     @cached_property
     def _world(self) -> np.ndarray:
@@ -162,9 +178,12 @@ def _world_of(digest: str, game: Story) -> np.ndarray:
 
 
 def host(
-    game: Game | Story, episode_steps: int | None = None, one_life: bool = True
+    game: Game | Story,
+    episode_steps: int | None = None,
+    one_life: bool = True,
+    snapshots: bool = True,
 ) -> HostedEnv | StoryEnv:
     """A game in an emulator of this process."""
     if isinstance(game, Story):
-        return StoryEnv(game, episode_steps, one_life)
+        return StoryEnv(game, episode_steps, one_life, snapshots)
     return HostedEnv(game, episode_steps)

@@ -8,6 +8,7 @@ the game is played again from its seed. So an answer depends on the question alo
 from __future__ import annotations
 
 import os
+import select
 import threading
 import time
 from multiprocessing.connection import Connection
@@ -25,6 +26,9 @@ from grue.games.tokens import Vocabulary
 LOOK, INVENTORY = "look", "inventory"
 KEPT_TEXTS = 50_000
 """Texts whose numbers are remembered."""
+AWAKE_SECONDS = 0.01
+"""So long a process with a core of its own looks for the next question before it sleeps: to be
+woken takes longer than a step of the game."""
 
 
 class Spec(NamedTuple):
@@ -46,7 +50,7 @@ class Facts(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """What a command did, as arrays; in a message the fields of a record."""
+    """What a command did, as arrays; in a message the fields of a record, all whole numbers."""
 
     observation: Any
     score: Any
@@ -62,27 +66,30 @@ class Turn(NamedTuple):
 
 
 def turn_type(spec: Spec) -> np.dtype:
-    """A record for one turn: whole messages are one array, which is read without a copy."""
+    """A record for one turn: whole messages are one array, which is read without a copy.
+
+    All in it are numbers of 32 bits, so that many records are also one plain array.
+    """
     length, told = spec.observation_length, spec.observation_length if spec.informed else 0
     commands = len(spec.game.commands) if isinstance(spec.game, Game) else 0
     columns = Turn(
-        observation=(np.int32, (length,)),
-        score=(np.int32, ()),
-        terminated=(bool, ()),
-        admissible=(bool, ()),
-        failed=(bool, ()),
-        admissible_set=(bool, (commands,)),
-        subtasks=(bool, (len(spec.game.subtasks),)),
-        looked=(np.int32, (told,)),
-        carried=(np.int32, (told,)),
+        observation=(length,),
+        score=(),
+        terminated=(),
+        admissible=(),
+        failed=(),
+        admissible_set=(commands,),
+        subtasks=(len(spec.game.subtasks),),
+        looked=(told,),
+        carried=(told,),
     )
-    return np.dtype([(name, *kind) for name, kind in columns._asdict().items()])
+    return np.dtype([(name, np.int32, shape) for name, shape in columns._asdict().items()])
 
 
 def question_type(spec: Spec) -> np.dtype:
-    """A record for the next command of one game, and all that were before."""
+    """A record for the next command of one game, and all that were before: 32 bits each."""
     numbers = ("place", "seed", "steps", "action")
-    history = ("commands", np.int16, (spec.episode_steps,))
+    history = ("commands", np.int32, (spec.episode_steps,))
     return np.dtype([*((name, np.int32) for name in numbers), history])
 
 
@@ -90,8 +97,8 @@ OPENING = -1
 """In place of a command."""
 
 
-def failed_turns(spec: Spec, rows: int) -> np.ndarray:
-    turns = np.zeros(rows, turn_type(spec))
+def failed_turns(kind: np.dtype, rows: int) -> np.ndarray:
+    turns = np.zeros(rows, kind)
     turns["failed"] = True
     return turns
 
@@ -119,7 +126,7 @@ class Place:
     """One game, and the history that it is at."""
 
     def __init__(self, spec: Spec) -> None:
-        self.env: Any = host(spec.game, spec.episode_steps)
+        self.env: Any = host(spec.game, spec.episode_steps, snapshots=spec.informed)
         self.at: tuple[int, bytes] | None = None
         self.state: Any = None
 
@@ -147,6 +154,7 @@ class Place:
 class Server:
     def __init__(self, spec: Spec) -> None:
         self.spec = spec
+        self.turn = turn_type(spec)
         self.places: dict[int, Place] = {}
         self.rows: dict[str, np.ndarray] = {}
         env = self._place(0).env
@@ -156,7 +164,7 @@ class Server:
 
     def answer(self, asked: np.ndarray) -> Answer:
         start = time.perf_counter()
-        turns, errors = failed_turns(self.spec, len(asked)), []
+        turns, errors = failed_turns(self.turn, len(asked)), []
         for question, turn in zip(asked, turns, strict=True):
             place = int(question["place"])
             try:
@@ -199,8 +207,8 @@ class Server:
         return known
 
 
-def main(handle: int) -> None:
-    """Serves until the other end of the pipe is gone."""
+def main(handle: int, awake: bool) -> None:
+    """Serves until the other end of the pipe is gone; ``awake`` with a core of its own."""
     threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
     connection = Connection(handle)
     try:
@@ -209,13 +217,32 @@ def main(handle: int) -> None:
         connection.send(error)
         return
     connection.send(server.facts)
+    question, ready = question_type(server.spec), Ready(connection)
     while True:
+        ready.wait(None, AWAKE_SECONDS if awake else 0.0)
         try:
             message = connection.recv_bytes()
         except EOFError:
             return
-        asked = np.frombuffer(message, question_type(server.spec))
+        asked = np.frombuffer(message, question)
         connection.send_bytes(server.answer(asked).pack())
+
+
+class Ready:
+    """Waits for something to read."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._poll = select.poll()
+        self._poll.register(connection, select.POLLIN)
+
+    def wait(self, seconds: float | None, awake: float) -> bool:
+        """Whether it came in time. In the first ``awake`` seconds it looks again and again."""
+        begun = time.perf_counter()
+        while (waited := time.perf_counter() - begun) < awake:
+            if self._poll.poll(0):
+                return True
+        left = None if seconds is None else 1e3 * max(seconds - waited, 0.0)
+        return bool(self._poll.poll(left))
 
 
 def _end_with_parent(parent: int) -> None:

@@ -24,9 +24,11 @@ from typing import Any
 import numpy as np
 
 from grue.engine.worker import (
+    AWAKE_SECONDS,
     OPENING,
     Answer,
     Facts,
+    Ready,
     Spec,
     failed_turns,
     question_type,
@@ -40,7 +42,12 @@ START_SECONDS = 120.0
 MOST_FAILURES = 20
 """In a row, without a single answer between them: then it is not chance."""
 VARIABLE = "GRUE_WORKERS"
-PROGRAM = "import sys; sys.path[:] = {path!r}; from grue.engine.worker import main; main({handle})"
+PROGRAM = (
+    "import sys; sys.path[:] = {path!r}; "
+    "from grue.engine.worker import main; main({handle}, {awake})"
+)
+OTHER_CORES = 2
+"""For the training program itself: processes beyond the rest have no core of their own."""
 
 
 class WorkerError(GrueError):
@@ -60,10 +67,13 @@ class Spent:
 class Worker:
     """One process, and the pipe to it."""
 
-    def __init__(self, spec: Spec) -> None:
+    def __init__(self, spec: Spec, awake: bool = False) -> None:
+        """``awake``: it has a core of its own, and need not sleep between two steps."""
         self.connection, other = Pipe()
+        self._ready = Ready(self.connection)
+        self._awake = AWAKE_SECONDS if awake else 0.0
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115
-        program = PROGRAM.format(path=sys.path, handle=other.fileno())
+        program = PROGRAM.format(path=sys.path, handle=other.fileno(), awake=awake)
         self.process = subprocess.Popen(
             [sys.executable, "-c", program],
             pass_fds=(other.fileno(),),
@@ -95,7 +105,7 @@ class Worker:
 
     def _receive(self, seconds: float, receive: Callable[[], Any]) -> Any:
         try:
-            if not self.connection.poll(max(seconds, 0.0)):
+            if not self._ready.wait(seconds, self._awake):
                 raise WorkerError("did not answer in time")
             return receive()
         except (EOFError, OSError):
@@ -196,7 +206,7 @@ class Pool:
         owner = asked["place"] % self.size
         shares = {number: np.flatnonzero(owner == number) for number in np.unique(owner).tolist()}
         self._start(shares)
-        turns = failed_turns(self.spec, len(asked))
+        turns = failed_turns(self.turn, len(asked))
         if self.error is not None:
             return turns
         begun = time.perf_counter()
@@ -228,8 +238,9 @@ class Pool:
         if self.error is not None:
             return
         new = [number for number in numbers if number not in self._workers]
+        spare = core_count() - OTHER_CORES
         for number in new:
-            self._workers[number] = Worker(self.spec)
+            self._workers[number] = Worker(self.spec, awake=number < spare)
         for number in new:
             try:
                 self._facts = self._workers[number].wait()
@@ -270,7 +281,11 @@ def worker_count() -> int:
     """As many as there are cores, or as ``GRUE_WORKERS`` says."""
     given = os.environ.get(VARIABLE)
     if given is None:
-        return len(os.sched_getaffinity(0))
+        return core_count()
     if not given.isdigit() or int(given) < 1:
         raise UsageError(f"{VARIABLE} is a number of processes from 1 on, not {given!r}")
     return int(given)
+
+
+def core_count() -> int:
+    return len(os.sched_getaffinity(0))
