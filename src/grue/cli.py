@@ -278,7 +278,10 @@ def reproduce(
         str, typer.Argument(metavar="FIGURE", help="A figure's name, all, or list to see them.")
     ],
     scale: Annotated[
-        str, typer.Option(help="smoke: minutes on a CPU, learns nothing; paper: the paper's.")
+        str,
+        typer.Option(
+            help="smoke: minutes on a CPU, learns nothing; paper: the paper's; half: half as long."
+        ),
     ] = "smoke",
     out: Annotated[
         Path | None,
