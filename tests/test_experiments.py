@@ -127,18 +127,18 @@ def test_zork_at_the_papers_scale() -> None:
     assert no_look == replace(plain, look_every=0)
 
 
-def test_half_is_the_papers_but_for_its_length() -> None:
-    half, paper = (
+def test_short_is_the_papers_but_for_its_length() -> None:
+    short, paper = (
         Wish(find_figures("all"), SCALES[name], seeds=(0, 1, 2)).configs()
-        for name in ("half", "paper")
+        for name in ("short", "paper")
     )
-    for short, long in zip(half, paper, strict=True):
-        assert 2 * short.steps == long.steps
-        assert 2 * short.epsilon_steps == long.epsilon_steps
-        words = short.state_words
-        assert words == (65 if short.game == "zork1" else long.state_words)
+    for brief, long in zip(short, paper, strict=True):
+        assert 10 * brief.steps == 3 * long.steps
+        assert 10 * brief.epsilon_steps == 3 * long.epsilon_steps
+        words = brief.state_words
+        assert words == (65 if brief.game == "zork1" else long.state_words)
         assert long == replace(
-            short, steps=long.steps, epsilon_steps=long.epsilon_steps, state_words=long.state_words
+            brief, steps=long.steps, epsilon_steps=long.epsilon_steps, state_words=long.state_words
         )
 
 
@@ -192,7 +192,7 @@ def test_wrong_names_are_refused_with_the_nearest() -> None:
         find_figures("sc-mask")
     with pytest.raises(UsageError, match="no figure 'zork-abl': did you mean zork-ablation"):
         find_figures("zork-abl")
-    with pytest.raises(UsageError, match="no scale 'papre'; there are paper, half, smoke"):
+    with pytest.raises(UsageError, match="no scale 'papre'; there are paper, short, smoke"):
         find_scale("papre")
     with pytest.raises(UsageError, match=r"condition 'sc\+mask': did you mean sc\+masking"):
         parse_conditions("drqn,sc+mask")

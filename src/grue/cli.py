@@ -280,7 +280,7 @@ def reproduce(
     scale: Annotated[
         str,
         typer.Option(
-            help="smoke: minutes on a CPU, learns nothing; paper: the paper's; half: half as long."
+            help="smoke: minutes on a CPU, learns nothing; paper: the paper's; short: for less long."
         ),
     ] = "smoke",
     out: Annotated[
