@@ -133,8 +133,8 @@ def test_short_is_the_papers_but_for_its_length() -> None:
         for name in ("short", "paper")
     )
     for brief, long in zip(short, paper, strict=True):
-        assert 10 * brief.steps == 3 * long.steps
-        assert 10 * brief.epsilon_steps == 3 * long.epsilon_steps
+        assert 20 * brief.steps == 7 * long.steps
+        assert 20 * brief.epsilon_steps == 7 * long.epsilon_steps
         words = brief.state_words
         assert words == (65 if brief.game == "zork1" else long.state_words)
         assert long == replace(

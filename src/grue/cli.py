@@ -280,7 +280,7 @@ def reproduce(
     scale: Annotated[
         str,
         typer.Option(
-            help="smoke: minutes on a CPU, learns nothing; paper: the paper's; short: for less long."
+            help="smoke: minutes on a CPU, learns nothing; paper: the paper's; short: a third of it."
         ),
     ] = "smoke",
     out: Annotated[

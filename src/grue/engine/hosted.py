@@ -95,6 +95,10 @@ class HostedEnv:
             [not state.over and self.logic.admissible(state.facts, c) for c in self.game.commands]
         )
 
+    def tell(self, state: HostedState, command: str) -> str:
+        """What a command would print, without taking it."""
+        return self.step(state, command)[1].text or ""
+
     def close(self) -> None:
         self._current = None
         close_emulator(self._emulator)

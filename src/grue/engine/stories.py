@@ -94,6 +94,12 @@ class StoryEnv:
         changed = self._changed(state, following) or reward != 0 or over
         return following, self._report(following, self._read(raw), reward, changed)
 
+    def tell(self, state: StoryState, command: str) -> str:
+        """What a command would print, without taking it."""
+        _, raw = take_command(self._emulator, self.game.commands, command, state, self._current)
+        self._current = None
+        return self._read(raw)
+
     def prepare(self) -> None:
         """Finds out beforehand what steps need to know: it takes longer than a step may."""
         if not self._known:
@@ -139,7 +145,7 @@ class StoryEnv:
         """Whether the last command changed the world."""
         if self._known:
             return bool(self._emulator._world_changed())
-        return not np.array_equal(*(self._world_in(state) for state in (before, after)))
+        return not np.array_equal(self._world_in(before), self._world_in(after))
 
     def _world_in(self, state: StoryState) -> np.ndarray:
         assert state.snapshot is not None

@@ -148,7 +148,7 @@ class Place:
         """What a command would print, without taking it."""
         if self.state.over:
             return ""
-        return self.env.step(self.state, command)[1].text
+        return self.env.tell(self.state, command)
 
 
 class Server:
