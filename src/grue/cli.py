@@ -280,7 +280,7 @@ def reproduce(
     scale: Annotated[
         str,
         typer.Option(
-            help="smoke: minutes on a CPU, learns nothing; paper: the paper's; short: a third of it."
+            help="smoke: minutes on a CPU, learns nothing; paper: the paper's; short: a third"
         ),
     ] = "smoke",
     out: Annotated[
