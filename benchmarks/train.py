@@ -3,6 +3,7 @@
     python benchmarks/train.py --out results/bench/train-cpu.json
     python benchmarks/train.py --out results/bench/train-h200.json --commit HASH
     python benchmarks/train.py --out FILE --rows saladworld-3:50 --alone ""
+    GRUE_ZORK1=zork1.z5 python benchmarks/train.py --out FILE --rows zork1:8 --alone ""
     python benchmarks/train.py --docs --plot docs/images/train.png results/bench/train-*.json
 
 On a CPU: one run of drqn and of sc on levels 1, 3 and 7. On a GPU: level 3 with 1 to 100 runs of
@@ -57,7 +58,7 @@ def measure(out: Path, at_commit: str | None, wanted: str | None, alone: str | N
     if record["device"] != machine["device"]:
         sys.exit(f"{out} holds rows of {record['device']}, and this is {machine['device']}")
     for game, runs in _wanted(wanted) if wanted is not None else ON_CPU if on_cpu else ON_GPU:
-        agents, gates = ("drqn,sc", GATES) if runs != "1" else ("sc", "masking")
+        agents, gates = ("drqn,sc", _gates(game)) if runs != "1" else ("sc", "masking")
         if on_cpu:
             agents, gates = "drqn,sc", "masking"
         rows = rows_of(game, agents, gates, runs, "paper", (), parts=not on_cpu)
@@ -71,6 +72,11 @@ def measure(out: Path, at_commit: str | None, wanted: str | None, alone: str | N
         kept = [c for c in record.get("batch_against_alone", []) if c["precision"] != precision]
         record["batch_against_alone"] = [*kept, found]
         out.write_text(json.dumps(record, indent=1) + "\n")
+
+
+def _gates(game: str) -> str:
+    """All that there are: nobody is the oracle of a story."""
+    return GATES if game.startswith("saladworld") else GATES.replace("oracle,", "")
 
 
 def _listed(text: str) -> list[str]:
