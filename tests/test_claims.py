@@ -32,6 +32,7 @@ from grue.reports.verdicts import (
     SCORE,
     SCORE_AT_HALF,
     SCORE_SPEED,
+    SHORT,
     SPEED,
     UNSTEADINESS,
     AnyOf,
@@ -177,7 +178,7 @@ def test_only_finished_runs_of_the_paper_count() -> None:
 def test_other_games_have_their_own_scale_and_measure() -> None:
     """Zork I is trained longer, and told by its score."""
     cell = Cell(SC, "zork1")
-    config = cell.config
+    config = cell.config()
     assert (config.game, config.agent, config.seeds) == ("zork1", "sc", (0, 1, 2, 3, 4))
     assert (config.steps, config.discount) == (2_000_000, 0.8)
     record = on_zork(SC, (5, 10, 30, 34), seeds=3)
@@ -189,12 +190,39 @@ def test_other_games_have_their_own_scale_and_measure() -> None:
     assert "\nNot yet run: level 3, zork1: sc.\n" in claims_page(judge([], (claim,)), "x")
 
 
-def on_zork(condition: Condition, scores: Sequence[float], seeds: int = 5) -> Record:
+SHORTER = ("steps", "epsilon_steps", "state_words", "word_vector", "value_filters")
+"""What is otherwise at the short scale."""
+
+
+def on_zork(
+    condition: Condition, scores: Sequence[float], seeds: int = 5, **more_settings: Any
+) -> Record:
     """A record of Zork I whose score is this at every half million steps, in the first seed."""
     more = np.resize((0.0, 0.25, 0.5, 0.25, 0.0), seeds) if seeds == 5 else np.zeros(seeds)
     columns = {"score_average": np.add.outer(more, np.array(scores, float))}
     settings = {**condition.settings, "final": (0.0,) * seeds, "columns": columns}
-    return made_record("zork1", **settings)
+    return made_record("zork1", **settings, **more_settings)
+
+
+def test_short_runs_count_where_there_are_no_others() -> None:
+    """And are never compared with long ones: one game is told at one scale."""
+    short = {name: getattr(SHORT.config(SC, "zork1", (0,)), name) for name in SHORTER}
+    brief_sc = on_zork(SC, (1, 2, 3, 4), seeds=3, **short)
+    brief_drqn = on_zork(BASELINE, (1, 1, 1, 1), seeds=3, **short)
+    long_sc = on_zork(SC, (5, 6, 7, 8), seeds=3)
+    end = Reaches(Cell(SC, "zork1"), 4.0, SCORE)
+    assert outcome(end, brief_sc) == Outcome(True, "4.000 ± 0.000")
+    assert outcome(end, brief_sc, long_sc) == Outcome(True, "8.000 ± 0.000")
+    better = Better(Cell(SC, "zork1"), Cell(BASELINE, "zork1"), SCORE)
+    assert outcome(better, brief_sc, brief_drqn).passed is True
+    assert outcome(better, long_sc, brief_drqn).passed is None
+    other = on_zork(SC, (9, 9, 9, 9), seeds=3, **short | {"steps": 400_000})
+    assert outcome(end, other).passed is None
+    claim = Claim("z", "Zork", "It waits.", "so", (end,))
+    told = "These runs are at the scale short: 500,000 steps in place of 2,000,000, "
+    assert told in claims_page(judge([brief_sc], (claim,)), "x")
+    assert told not in claims_page(judge([long_sc], (claim,)), "x")
+    assert told not in claims_page(judge([], (claim,)), "x")
 
 
 def test_measures_of_the_score() -> None:

@@ -209,10 +209,13 @@ def test_our_reading_of_the_world_agrees_with_jerichos(zork_file: Callable[[int]
         for command in rng.choices(story.commands, k=60):
             if state.over:
                 break
-            before = state.snapshot[0][world]
-            state, step = env.step(state, command)
-            ours = not np.array_equal(before, state.snapshot[0][world])
+            following, step = env.step(state, command)
+            before, after = (one.snapshot for one in (state, following))
+            assert before is not None
+            assert after is not None
+            ours = not np.array_equal(before[0][world], after[0][world])
             agree.append(ours == step.admissible)
+            state = following
     env.close()
     assert len(agree) > 300
     assert np.mean(agree) > 0.95

@@ -8,7 +8,7 @@ from grue.games import zork
 from grue.reports.claims import NEAR, SOLVES, WELL, Judged
 from grue.reports.reproduce import tell_levels
 from grue.reports.statistics import RESAMPLES
-from grue.reports.verdicts import LEAST_SEEDS
+from grue.reports.verdicts import LEAST_SEEDS, SHORT
 from grue.reports.zork_claims import NEAR_POINTS
 from grue.training.config import TrainConfig
 
@@ -25,7 +25,8 @@ def terms() -> tuple[str, ...]:
         "Brackets hold the 95% interval of a bootstrap over the seeds "
         f"({RESAMPLES:,} draws).",
         f"Only runs with the paper's settings, trained to the end ({SCALE.steps:,} steps, on "
-        f"Zork I {ZORK.steps:,}), count, and only conditions with at least {LEAST_SEEDS} of them.",
+        f"Zork I {ZORK.steps:,}), count, and only conditions with at least {LEAST_SEEDS} of them; "
+        "for a game that has none, those at the scale short.",
         f"A level is solved where the mean at the end is at least {SOLVES:g} (with ε = "
         f"{SCALE.epsilon_end:g} no agent stays at 1), and done well at {WELL:g}. One condition is "
         "above or better than another where the interval of the difference of their means lies "
@@ -65,7 +66,24 @@ def counts(judged: Sequence[Judged]) -> str:
 
 
 def tally(judged: Sequence[Judged]) -> str:
-    return f"Of {len(judged)} claim{'s' * (len(judged) > 1)}, {counts(judged)}."
+    text = f"Of {len(judged)} claim{'s' * (len(judged) > 1)}, {counts(judged)}."
+    notes = dict.fromkeys(_shortness(one) for one in judged if one.verdict.run)
+    return " ".join([text, *filter(None, notes)])
+
+
+def _shortness(judged: Judged) -> str:
+    """What the paper's scale is not, of a claim whose runs are shorter."""
+    if judged.verdict.scale is not SHORT:
+        return ""
+    cell = judged.claim.tests[0].cells[0]
+    short, paper = cell.config(SHORT), cell.config()
+    return (
+        f"These runs are at the scale short: {short.steps:,} steps in place of {paper.steps:,}, ε "
+        f"falls over {short.epsilon_steps:,} in place of {paper.epsilon_steps:,}, and ae-dqn is "
+        f"smaller than its authors' ({short.value_filters} filters of each height in place of "
+        f"{paper.value_filters}, words of {short.word_vector} numbers in place of "
+        f"{paper.word_vector})."
+    )
 
 
 def by_subject(judged: Sequence[Judged]) -> dict[str, list[Judged]]:

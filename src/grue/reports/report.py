@@ -64,13 +64,16 @@ def more_figures(entries: Sequence[Named], folder: Path) -> list[Picture]:
 
 
 def paper_figures(records: Sequence[Record], folder: Path) -> list[Picture]:
-    """Draws the paper's figures that have runs, at the first scale that has any."""
-    for scale in SCALES.values():
-        wish = Wish(tuple(f for f in FIGURES.values() if f.conditions), scale)
-        drawn = [draw_figure(figure, wish, records, folder) for figure in wish.figures]
-        if any(one.path for one in drawn):
-            return [_picture(one, one.path, wish) for one in drawn if one.path is not None]
-    return []
+    """Draws the paper's figures that have runs, each at the first scale that it has any at."""
+    wishes = [Wish(tuple(f for f in FIGURES.values() if f.conditions), s) for s in SCALES.values()]
+    found = []
+    for figure in wishes[0].figures:
+        for wish in wishes:
+            drawn = draw_figure(figure, wish, records, folder)
+            if drawn.path is not None:
+                found.append(_picture(drawn, drawn.path, wish))
+                break
+    return found
 
 
 def _picture(drawn: Drawn, path: Path, wish: Wish) -> Picture:

@@ -13,13 +13,15 @@ import numpy as np
 from grue.experiments.conditions import Condition
 from grue.experiments.records import Record
 from grue.experiments.runner import finished
-from grue.experiments.scales import SCALES
+from grue.experiments.scales import SCALES, Scale, game_name, level_of
 from grue.games.registry import load
 from grue.reports.statistics import mean_difference, probability_of_improvement
 from grue.training.config import TrainConfig
 
 LEAST_SEEDS = 3
 """Fewer finished runs of a condition are no test."""
+PAPER, SHORT = SCALES["paper"], SCALES["short"]
+"""Whose runs count: those of the first that a game has any of."""
 Word = Literal["holds", "partly", "does not hold", "not yet run"]
 
 
@@ -63,16 +65,14 @@ UNSTEADINESS = Measure(
 
 @dataclass(frozen=True)
 class Cell:
-    """A condition on a game, at the paper's scale."""
+    """A condition on a game."""
 
     condition: Condition
     level: int | str
     """Of SaladWorld, or the name of another game."""
 
-    @property
-    def config(self) -> TrainConfig:
-        paper = SCALES["paper"]
-        return paper.config(self.condition, self.level, paper.seeds)
+    def config(self, scale: Scale = PAPER) -> TrainConfig:
+        return scale.config(self.condition, self.level, PAPER.seeds)
 
     @property
     def place(self) -> str:
@@ -90,15 +90,24 @@ class Outcome:
 
 
 class Data:
-    """The records that tests go by: finished runs at the paper's scale."""
+    """The records that tests go by: finished runs, those of one game all at one scale."""
 
     def __init__(self, records: Sequence[Record]) -> None:
         self._records = records
         self._found: dict[Cell, Record | None] = {}
+        self._scales: dict[int | str, Scale] = {}
+
+    def scale(self, level: int | str) -> Scale:
+        """The paper's, or the short one where a game has no runs but such."""
+        if level not in self._scales:
+            found = [_scale_of(r) for r in self._records if r.game == game_name(level)]
+            short = SHORT in found and PAPER not in found
+            self._scales[level] = SHORT if short else PAPER
+        return self._scales[level]
 
     def find(self, cell: Cell) -> Record | None:
         if cell not in self._found:
-            config = cell.config
+            config = cell.config(self.scale(cell.level))
             place = config.game, cell.condition.label
             record = finished([r for r in self._records if (r.game, r.label) == place], config)
             enough = record is not None and len(record.seeds) >= LEAST_SEEDS
@@ -107,6 +116,11 @@ class Data:
 
     def missing(self, cells: Sequence[Cell]) -> list[Cell]:
         return [cell for cell in dict.fromkeys(cells) if self.find(cell) is None]
+
+
+def _scale_of(record: Record) -> Scale | None:
+    cell = Cell(Condition.of(record.config), level_of(record.game))
+    return next((s for s in (PAPER, SHORT) if finished([record], cell.config(s))), None)
 
 
 class Test(ABC):
@@ -351,6 +365,8 @@ class AnyOf(Test):
 class Verdict:
     outcomes: tuple[Outcome, ...]
     missing: tuple[Cell, ...]
+    scale: Scale = PAPER
+    """At which its runs were made."""
 
     @property
     def word(self) -> Word:
@@ -376,7 +392,9 @@ class Verdict:
 
 def decide(tests: Sequence[Test], data: Data) -> Verdict:
     outcomes = tuple(test.run(data) for test in tests)
-    return Verdict(outcomes, tuple(data.missing([cell for test in tests for cell in test.cells])))
+    cells = [cell for test in tests for cell in test.cells]
+    short = any(data.scale(cell.level) is SHORT for cell in cells)
+    return Verdict(outcomes, tuple(data.missing(cells)), SHORT if short else PAPER)
 
 
 def spoken(values: np.ndarray) -> str:
