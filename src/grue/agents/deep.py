@@ -41,6 +41,7 @@ class DeepAgent:
             encoder=settings.encoder,
             context=settings.context,
             hidden=settings.hidden,
+            activation=settings.activation,
         )
 
     def init(self, key: PRNGKeyArray) -> AgentState:
@@ -157,5 +158,6 @@ class DeepAgent:
             consistent_with_next=settings.consistent_with_next,
             oracle_in_targets=settings.oracle_in_targets,
             huber=settings.huber,
+            adam_by_head=settings.adam_by_head,
             precision=settings.precision,
         )

@@ -37,6 +37,7 @@ class LearnerSettings(NamedTuple):
     oracle_in_targets: bool = True
     """Whether the oracle's set bounds the maximum in the targets of its gate, too."""
     huber: bool = False
+    adam_by_head: bool = False
     precision: str = "auto"
 
 
@@ -97,6 +98,7 @@ def update(
             working,
             settings.learning_rate,
             settings.gradient_clip,
+            settings.adam_by_head,
         )
     after = Working(network.encoder.table(), working)
     return Learner(network, after, learner.target, state), losses

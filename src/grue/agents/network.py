@@ -19,6 +19,8 @@ from grue.agents.kernels.cell import cell
 from grue.agents.kernels.texts import Pool, Words
 from grue.games.tokens import PADDING
 
+ACTIVATIONS = {"elu": jax.nn.elu, "relu": jax.nn.relu}
+
 
 class NetworkSizes(NamedTuple):
     words: int
@@ -28,6 +30,8 @@ class NetworkSizes(NamedTuple):
     encoder: int = 64
     context: int = 512
     hidden: int = 128
+    activation: str = "relu"
+    """Of the hidden units."""
 
 
 class Memory(NamedTuple):
@@ -113,8 +117,10 @@ class ActionScorer(eqx.Module):
     first_bias: Float[Array, "heads hidden"]
     second: Float[Array, "heads hidden commands"]
     second_bias: Float[Array, "heads commands"]
+    activation: str = eqx.field(static=True)
 
     def __init__(self, sizes: NetworkSizes, key: PRNGKeyArray) -> None:
+        self.activation = sizes.activation
         keys = jax.random.split(key)
         shape = (sizes.heads, sizes.context, sizes.hidden)
         self.first = uniform(keys[0], shape, sizes.context)
@@ -127,7 +133,7 @@ class ActionScorer(eqx.Module):
         self, head: Int[Array, "*batch"], h: Float[Array, "*batch context"]
     ) -> Float[Array, "*batch commands"]:
         layers = select.Layers(self.first, self.first_bias, self.second, self.second_bias)
-        return select.score(layers, head, h)
+        return select.score(layers, head, h, ACTIVATIONS[self.activation])
 
 
 class AdmissibilityClassifier(eqx.Module):

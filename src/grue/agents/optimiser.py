@@ -1,12 +1,15 @@
 """Adam on clipped gradients (Kingma and Ba 2015), as optax computes it, in one pass.
 
-Heads that have never had a gradient are left alone: all their moments are zero, so Adam would not
-move them either. On a GPU that saves most of the memory traffic of an update.
+Most batches have no step of some heads. With one Adam for all, heads that have never had a gradient
+are left alone: all their moments are zero. On a GPU that saves most of the memory traffic. But a
+head's first gradient then comes when the count is high and v is still zero, and moves its weights
+by some thirty learning rates before m has died down. With an Adam for each head, a head without a
+gradient stays as it is, moments and all, and counts its own steps.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -14,23 +17,28 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from grue.agents.kernels import select
-from grue.agents.kernels.adam import moved, rates
+from grue.agents.kernels.adam import moved, moved_heads, rates
 from grue.agents.network import Network
+
+Three = tuple[Any, Any, Any]
+"""θ, m and v."""
 
 
 class AdamState(NamedTuple):
     count: Int[Array, ""]
+    """Updates so far."""
+    uses: Int[Array, " heads"]
+    """Those in which a head had a gradient."""
     first: Network
     """m"""
     second: Network
     """v"""
-    touched: Bool[Array, " heads"]
-    """Heads of the context LSTM that have had a gradient."""
 
 
 def init(network: Network) -> AdamState:
     zeros = jax.tree.map(jnp.zeros_like, network)
-    return AdamState(jnp.int32(0), zeros, zeros, jnp.zeros(len(network.context.weights), bool))
+    heads = len(network.context.weights)
+    return AdamState(jnp.int32(0), jnp.zeros(heads, jnp.int32), zeros, zeros)
 
 
 def update(
@@ -41,50 +49,62 @@ def update(
     working: select.Weights | None,
     learning_rate: float,
     clip: float,
+    by_head: bool = False,
 ) -> tuple[Network, AdamState, select.Weights | None]:
     """θ and the moments after a step, and the context LSTM's weights as they are multiplied.
 
     ``used`` are the heads that have a gradient now.
     """
-    touched = state.touched | used
-    count = state.count + 1
-    scale = _clipped(slope, touched, clip)
-    now = rates(count, scale, learning_rate)
+    count, uses = state.count + 1, state.uses + used
+    scale = _clipped(slope, used, clip)
+    # A head that never had a gradient would not move either way.
+    moving = used if by_head else uses > 0
+    own = jnp.maximum(uses, 1) if by_head else jnp.full_like(uses, count)
+    now, of_heads = rates(count, scale, learning_rate), rates(own, scale, learning_rate)
 
-    (theta, rest), (m, m_rest), (v, v_rest), (large, slope_rest) = map(
-        _apart, (network, state.first, state.second, slope)
-    )
-    theta, m, v, working = select.adam(theta, m, v, large, working, touched, now)
-    small = jax.tree.map(
-        lambda theta, m, v, gradient: moved(theta, m, v, gradient, now),
-        *(rest, m_rest, v_rest, slope_rest),
-    )
-    network, first, second = (
-        _joined(large, jax.tree.map(lambda three, i=i: three[i], small, is_leaf=_is_three))
-        for i, large in enumerate((theta, m, v))
-    )
-    return network, AdamState(count, first, second, touched), working
+    def move_head(theta: Array, m: Array, v: Array, gradient: Array) -> Three:
+        return moved_heads(theta, m, v, gradient, moving, of_heads)
+
+    def move(theta: Array, m: Array, v: Array, gradient: Array) -> Three:
+        return moved(theta, m, v, gradient, now)
+
+    parts = [_apart(whole) for whole in (network, state.first, state.second, slope)]
+    theta, m, v, gradient = (weights for weights, _, _ in parts)
+    *weights, working = select.adam(theta, m, v, gradient, working, moving, of_heads)
+    heads = _three(jax.tree.map(move_head, *(small for _, small, _ in parts)))
+    others = _three(jax.tree.map(move, *(rest for _, _, rest in parts)))
+    network, first, second = map(_joined, weights, heads, others)
+    return network, AdamState(count, uses, first, second), working
 
 
-def _clipped(slope: Network, touched: Bool[Array, " heads"], clip: float) -> Float[Array, ""]:
+def _clipped(slope: Network, used: Bool[Array, " heads"], clip: float) -> Float[Array, ""]:
     """What to multiply the gradient with so that its norm is at most ``clip``."""
-    large, rest = _apart(slope)
-    squares = select.sum_of_squares(large, touched)
+    large, *rest = _apart(slope)
+    squares = select.sum_of_squares(large, used)
     squares = squares + sum(jnp.square(leaf).sum() for leaf in jax.tree.leaves(rest))
     norm = jnp.sqrt(squares)
     return jnp.where(norm < clip, 1.0, clip / jnp.maximum(norm, clip))
 
 
-def _apart(network: Network) -> tuple[select.Weights, Network]:
-    """The context LSTM's weights, nearly all there are, and the rest."""
-    return network.context.weights, eqx.tree_at(lambda whole: whole.context.weights, network, None)
+def _heads(network: Network) -> list[Any]:
+    """What has a row for each head."""
+    return [network.context.weights, network.context.bias, network.scorer]
 
 
-def _joined(large: select.Weights, rest: Network) -> Network:
-    return eqx.tree_at(
-        lambda whole: whole.context.weights, rest, large, is_leaf=lambda leaf: leaf is None
-    )
+def _apart(network: Network) -> tuple[select.Weights, Any, Network]:
+    """The context LSTM's weights, nearly all there are; the rest of the heads; what they share."""
+    weights, *small = _heads(network)
+    return weights, small, eqx.tree_at(_heads, network, [None] * 3)
 
 
-def _is_three(node: object) -> bool:
-    return isinstance(node, tuple) and len(node) == 3
+def _joined(weights: select.Weights, small: Any, rest: Network) -> Network:
+    return eqx.tree_at(_heads, rest, [weights, *small], is_leaf=lambda leaf: leaf is None)
+
+
+def _three(moved: Any) -> Three:
+    """θ, m and v of all arrays, where each array has its three."""
+
+    def part(i: int) -> Any:
+        return jax.tree.map(lambda three: three[i], moved, is_leaf=lambda n: isinstance(n, tuple))
+
+    return part(0), part(1), part(2)

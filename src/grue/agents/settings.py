@@ -12,6 +12,8 @@ class Settings:
     encoder: int = 64
     context: int = 512
     hidden: int = 128
+    activation: str = "relu"
+    """Of the hidden units that score commands: relu, or elu, with which no head dies."""
     heads: int | None = None
     """K; by default the agent's: 1 for drqn, 5 for sc."""
 
@@ -45,6 +47,9 @@ class Settings:
     """I_target, in steps."""
     learning_starts: int = 1_000
     huber: bool = False
+    adam_by_head: bool = False
+    """Each head has an Adam of its own, which rests while the head has no gradient; else one Adam
+    is for all."""
     consistent_with_next: bool = True
     """CQLH as in the appendix, with Q(h_{t+1}, a_t); else as in equation (4), with Q(h_t, a_t)."""
     oracle_in_targets: bool = True

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from grue.agents.gating import GATES
+from grue.agents.kernels.select import PRECISIONS
+from grue.agents.network import ACTIVATIONS
 from grue.agents.registry import AGENTS
 from grue.agents.settings import Settings
 from grue.errors import UsageError
@@ -51,6 +53,12 @@ MAY_BE_ZERO = (
     *("look_every", "learning_starts", "minimum_history", "learning_rate", "game_seed"),
     *FRACTIONS,
 )
+CHOICES = {
+    "agent": tuple(AGENTS),
+    "gate": GATES,
+    "activation": tuple(ACTIVATIONS),
+    "precision": PRECISIONS,
+}
 MOST_SEEDS = 10_000
 LARGEST = 2**31 - 1
 """Steps are counted in 32 bits."""
@@ -201,10 +209,9 @@ def parse_seeds(text: str) -> tuple[int, ...]:
 
 def _check(config: TrainConfig) -> None:
     """Refuses what cannot be trained, before anything is built."""
-    if config.agent not in AGENTS:
-        raise UsageError(f"there is no agent {config.agent!r}; there are {', '.join(AGENTS)}")
-    if config.gate not in GATES:
-        raise UsageError(f"there is no gate {config.gate!r}; there are {', '.join(GATES)}")
+    for name, choices in CHOICES.items():
+        if (value := getattr(config, name)) not in choices:
+            raise UsageError(f"there is no {name} {value!r}; there are {', '.join(choices)}")
     if config.agent in WITHOUT_CLASSIFIER and config.gate not in UNLEARNED_GATES:
         raise UsageError(
             f"{config.agent} has no classifier: its gate is {' or '.join(UNLEARNED_GATES)}, "

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 KEEP_FIRST, KEEP_SECOND, TINY = 0.9, 0.999, 1e-8
 """β₁, β₂ and ε of the paper, optax's defaults."""
 
-Rates = Float[Array, "3"]
+Rates = Float[Array, "*heads 3"]
 """The gradient's scale, the step's length, and what v is divided by."""
 
 
-def rates(count: Int[Array, ""], scale: Float[Array, ""], learning_rate: float) -> Rates:
+def rates(count: Int[Array, "*heads"], scale: Float[Array, ""], learning_rate: float) -> Rates:
     """For the step of this number, counted from 1."""
     first = learning_rate / (1 - KEEP_FIRST ** count.astype(jnp.float32))
     second = 1 / (1 - KEEP_SECOND ** count.astype(jnp.float32))
-    return jnp.stack([scale, first, second])
+    return jnp.stack([jnp.broadcast_to(scale, count.shape), first, second], axis=-1)
 
 
 def moved(
@@ -29,3 +30,15 @@ def moved(
     m = KEEP_FIRST * m + (1 - KEEP_FIRST) * gradient
     v = KEEP_SECOND * v + (1 - KEEP_SECOND) * gradient * gradient
     return theta - now[1] * m / (jnp.sqrt(v * now[2]) + TINY), m, v
+
+
+def moved_heads(
+    theta: Array, m: Array, v: Array, gradient: Array, moving: Bool[Array, " heads"], now: Rates
+) -> tuple[Array, Array, Array]:
+    """The same for arrays with a row for each head, of which some stay as they are."""
+    new = jax.vmap(moved)(theta, m, v, gradient, now)
+    which = moving.reshape(-1, *[1] * (theta.ndim - 1))
+    theta, m, v = (
+        jnp.where(which, after, before) for after, before in zip(new, (theta, m, v), strict=True)
+    )
+    return theta, m, v

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -9,11 +10,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from grue.agents.kernels import cpu
-from grue.agents.kernels.adam import Rates, moved
+from grue.agents.kernels.adam import Rates, moved, moved_heads
 from grue.agents.kernels.cell import cell
 from grue.agents.kernels.texts import BLOCK, Pool, Words, padded, rows_of
 from grue.games.tokens import PADDING
 
+PRECISIONS = ("auto", "float32", "bfloat16")
 Stacked = Float[Array, "heads rows gates"]
 Weights = Any
 """All heads in one array on a GPU (``Stacked``), each in its own on a CPU (``cpu.Heads``)."""
@@ -95,14 +97,17 @@ class Layers(NamedTuple):
 
 
 def score(
-    layers: Layers, head: Int[Array, "*batch"], h: Float[Array, "*batch context"]
+    layers: Layers,
+    head: Int[Array, "*batch"],
+    h: Float[Array, "*batch context"],
+    activation: Callable[[Array], Array],
 ) -> Float[Array, "*batch commands"]:
     """Each state scored by its head."""
     if _has_gpu():
         from grue.agents.kernels import gpu
 
-        return gpu.score(layers, head, h)
-    return cpu.score(layers, head, h)
+        return gpu.score(layers, head, h, activation)
+    return cpu.score(layers, head, h, activation)
 
 
 def step(
@@ -129,48 +134,47 @@ def adam(
     v: Weights,
     gradient: Weights,
     working: Weights | None,
-    touched: Bool[Array, " heads"],
+    moving: Bool[Array, " heads"],
     now: Rates,
 ) -> tuple[Weights, Weights, Weights, Weights | None]:
-    """One step of Adam on the heads that were ever touched; the others would not move."""
+    """One step of Adam on some heads, each at its own rates; the others stay."""
     if working is not None and _fits(theta):
         from grue.agents.kernels import gpu
 
-        return gpu.adam(theta, m, v, gradient, working, touched, now)
+        return gpu.adam(theta, m, v, gradient, working, moving, now)
     if isinstance(theta, tuple):
-        return (*_adam_by_head((theta, m, v), gradient, touched, now), None)
-    theta, m, v = moved(theta, m, v, gradient, now)
+        return (*_adam_by_head((theta, m, v), gradient, moving, now), None)
+    theta, m, v = moved_heads(theta, m, v, gradient, moving, now)
     return theta, m, v, None if working is None else theta.astype(working.dtype)
 
 
 def _adam_by_head(
     old: tuple[cpu.Heads, cpu.Heads, cpu.Heads],
     gradient: cpu.Heads,
-    touched: Bool[Array, " heads"],
+    moving: Bool[Array, " heads"],
     now: Rates,
 ) -> tuple[cpu.Heads, cpu.Heads, cpu.Heads]:
-    def move(theta: Array, m: Array, v: Array, slope: Array) -> tuple[Array, Array, Array]:
-        return moved(theta, m, v, slope, now)
-
-    def stay(theta: Array, m: Array, v: Array, slope: Array) -> tuple[Array, Array, Array]:
+    def stay(
+        theta: Array, m: Array, v: Array, slope: Array, now: Array
+    ) -> tuple[Array, Array, Array]:
         return theta, m, v
 
     new = [
-        jax.lax.cond(touched[k], move, stay, *each)
+        jax.lax.cond(moving[k], moved, stay, *each, now[k])
         for k, each in enumerate(zip(*old, gradient, strict=True))
     ]
     theta, m, v = zip(*new, strict=True)
     return theta, m, v
 
 
-def sum_of_squares(gradient: Weights, touched: Bool[Array, " heads"]) -> Float[Array, ""]:
-    """Over the heads that were ever touched: the others have no gradient."""
+def sum_of_squares(gradient: Weights, used: Bool[Array, " heads"]) -> Float[Array, ""]:
+    """Over the heads that have a gradient."""
     if _fits(gradient):
         from grue.agents.kernels import gpu
 
-        return gpu.sum_of_squares(gradient, touched)
+        return gpu.sum_of_squares(gradient, used)
     squares = [
-        jax.lax.cond(touched[k], lambda g: jnp.square(g).sum(), lambda g: jnp.float32(0), each)
+        jax.lax.cond(used[k], lambda g: jnp.square(g).sum(), lambda g: jnp.float32(0), each)
         for k, each in enumerate(gradient)
     ]
     return sum(squares, jnp.float32(0))

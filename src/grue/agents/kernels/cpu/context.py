@@ -5,6 +5,7 @@ The backward pass is written out, so that the sums over all steps are one large 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -200,12 +201,13 @@ def score(
     layers: tuple[Array, Array, Array, Array],
     head: Int[Array, "*batch"],
     h: Float[Array, "*batch context"],
+    activation: Callable[[Array], Array],
 ) -> Float[Array, "*batch commands"]:
     """Each state scored by its head: a head that is not in use is not computed."""
 
     def scored(mine: Array, h: Array, *own: Array) -> Array:
         first, first_bias, second, second_bias = own
-        scores = jax.nn.relu(h @ first + first_bias) @ second + second_bias
+        scores = activation(h @ first + first_bias) @ second + second_bias
         return jnp.where(mine[..., None], scores, 0.0)
 
     def nothing(mine: Array, h: Array, *own: Array) -> Array:

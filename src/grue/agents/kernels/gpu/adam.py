@@ -1,4 +1,4 @@
-"""Adam in place, on the heads of the context LSTM that were ever touched."""
+"""Adam in place, on the heads of the context LSTM that are moved."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ def adam(
     v: Float[Array, "heads rows gates"],
     gradient: Float[Array, "heads rows gates"],
     working: Float[Array, "heads rows gates"],
-    touched: Bool[Array, " heads"],
+    moving: Bool[Array, " heads"],
     now: Rates,
     interpret: bool = False,
 ) -> tuple[Array, Array, Array, Array]:
-    """One step of Adam in place, on the heads that were ever touched."""
+    """One step of Adam in place, each head at its own rates; the others stay."""
     count, rows, gates = theta.shape
     tile = POINTWISE
 
-    def kernel(theta_ref, m_ref, v_ref, g_ref, _, touched_ref, now_ref, *out):
+    def kernel(theta_ref, m_ref, v_ref, g_ref, _, moving_ref, now_ref, *out):
         k = pl.program_id(0)
         at = (k, pl.ds(pl.program_id(1) * tile.rows, tile.rows))
         at = (*at, pl.ds(pl.program_id(2) * tile.columns, tile.columns))
 
-        @pl.when(touched_ref[k] > 0)
+        @pl.when(moving_ref[k] > 0)
         def _():
-            now = [now_ref[i] for i in range(3)]
+            now = [now_ref[k, i] for i in range(3)]
             new = moved(theta_ref[at], m_ref[at], v_ref[at], g_ref[at], now)
             for ref, value in zip(out, (*new, new[0]), strict=True):
                 ref[at] = value.astype(ref.dtype)
@@ -47,21 +47,21 @@ def adam(
         interpret,
         in_place={0: 0, 1: 1, 2: 2, 4: 3},
     )
-    theta, m, v, working = program(theta, m, v, gradient, working, touched.astype(jnp.int32), now)
+    theta, m, v, working = program(theta, m, v, gradient, working, moving.astype(jnp.int32), now)
     return theta, m, v, working
 
 
 def sum_of_squares(
     gradient: Float[Array, "heads rows gates"],
-    touched: Bool[Array, " heads"],
+    used: Bool[Array, " heads"],
     interpret: bool = False,
 ) -> Float[Array, ""]:
-    """Over the heads that were ever touched."""
+    """Over the heads that have a gradient."""
     count, rows, gates = gradient.shape
     tile = POINTWISE
     parts = rows // tile.rows
 
-    def kernel(g_ref, touched_ref, out_ref):
+    def kernel(g_ref, used_ref, out_ref):
         k = pl.program_id(0)
         here = pl.ds(pl.program_id(1) * tile.rows, tile.rows)
 
@@ -70,8 +70,8 @@ def sum_of_squares(
             return acc + some * some
 
         zeros = jnp.zeros((tile.rows, tile.columns), jnp.float32)
-        turns = gates // tile.columns * touched_ref[k]
+        turns = gates // tile.columns * used_ref[k]
         out_ref[k, pl.program_id(1)] = jnp.sum(jax.lax.fori_loop(0, turns, add, zeros))
 
     program = call("sum_of_squares", kernel, floats(count, parts), (count, parts), tile, interpret)
-    return program(gradient, touched.astype(jnp.int32)).sum()
+    return program(gradient, used.astype(jnp.int32)).sum()

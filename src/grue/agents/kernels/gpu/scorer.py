@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
@@ -11,6 +13,7 @@ def score(
     layers: tuple[Array, Array, Array, Array],
     head: Int[Array, "*batch"],
     h: Float[Array, "*batch context"],
+    activation: Callable[[Array], Array],
 ) -> Float[Array, "*batch commands"]:
     """Each state scored by its head.
 
@@ -20,5 +23,5 @@ def score(
     first, first_bias, second, second_bias = layers
     mine = jax.nn.one_hot(head, len(first))
     hidden = jnp.einsum("...c,kch->...kh", h, first) + first_bias
-    hidden = jax.nn.relu(hidden) * mine[..., None]
+    hidden = activation(hidden) * mine[..., None]
     return jnp.einsum("...kh,kha->...a", hidden, second) + mine @ second_bias
