@@ -13,7 +13,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
@@ -69,7 +69,10 @@ def _bind(cores: Any) -> None:
     os.sched_setaffinity(0, {cores.get()})
 
 
-def sweep(seeds: int) -> list[dict[str, Any]]:
+def on_all_cores(
+    train: Callable[[dict[str, Any]], dict[str, Any]], chosen: Iterable[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """What the runs give, each made on a core of its own; printed as they come."""
     context = get_context("spawn")
     cores = context.Queue()
     mine = sorted(os.sched_getaffinity(0))
@@ -77,7 +80,7 @@ def sweep(seeds: int) -> list[dict[str, Any]]:
         cores.put(core)
     rows = []
     with ProcessPoolExecutor(len(mine), context, _bind, (cores,)) as pool:
-        waiting = [pool.submit(train_one, condition) for condition in conditions(seeds)]
+        waiting = [pool.submit(train, condition) for condition in chosen]
         for done in as_completed(waiting):
             rows.append(done.result())
             shown = {k: v for k, v in rows[-1].items() if k not in ("config", "about")}
@@ -116,7 +119,7 @@ def main() -> int:
     given.out.mkdir(parents=True, exist_ok=True)
     path = given.out / "sweep.json"
     if not given.only_table:
-        rows = sweep(given.seeds)
+        rows = on_all_cores(train_one, conditions(given.seeds))
         command = "python benchmarks/sweep.py " + " ".join(sys.argv[1:])
         path.write_text(json.dumps({"command": command.strip(), "rows": rows}, indent=1) + "\n")
     (given.out / "table.md").write_text(table(json.loads(path.read_text())["rows"]))
