@@ -472,9 +472,9 @@ def test_command_writes_the_page_alone(
 def test_committed_page_is_that_of_the_committed_records(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """docs/claims.md says what results/saladworld says."""
+    """docs/claims.md says what results/saladworld and results/zork say."""
     monkeypatch.chdir(ROOT)
     made = tmp_path / "claims.md"
-    assert main(["report", "results/saladworld", "--claims", str(made)]) == 0
+    assert main(["report", "results/saladworld", "results/zork", "--claims", str(made)]) == 0
     text = made.read_text().replace(str(made), "docs/claims.md")
     assert (ROOT / "docs" / "claims.md").read_text() == text

@@ -451,8 +451,8 @@ def test_bad_input_is_told_in_one_line(
 
 
 def test_committed_figures_are_those_of_the_committed_records(tmp_path: Path) -> None:
-    """results/figures says what the records in results/saladworld say."""
-    records = read_records([ROOT / "results" / "saladworld"])
+    """results/figures says what the records in results/saladworld and results/zork say."""
+    records = read_records([ROOT / "results" / name for name in ("saladworld", "zork")])
     made = {f"{drawing.name}.json": drawing.numbers for drawing in drawings(named(records))}
     assert len(paper_figures(records, tmp_path)) == len(list(tmp_path.glob("*.png")))
     made |= {path.name: json.loads(path.read_text()) for path in tmp_path.glob("*.json")}

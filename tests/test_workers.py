@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,12 @@ import numpy as np
 import pytest
 
 import grue
+from grue.engine import workers
 from grue.engine.compiled import CompiledEnv
 from grue.engine.environment import Environment
 from grue.engine.hosted import HostedEnv
 from grue.engine.pooled import PooledEnv
-from grue.engine.worker import OPENING, Spec
+from grue.engine.worker import AWAKE_SECONDS, OPENING, Ready, Spec
 from grue.engine.workers import MOST_FAILURES, Pool, worker_count
 from grue.errors import GrueError
 from grue.games.registry import load_textworld
@@ -34,9 +36,12 @@ GAMES = 3
 
 @pytest.fixture(scope="module")
 def env(compiled: CompiledEnv) -> Iterator[PooledEnv]:
-    env = pooled(compiled, informed=True, workers=2)
-    yield env
-    env.close()
+    """Two processes, of which one has a core of its own and stays awake."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(workers, "OTHER_CORES", workers.core_count() - 1)
+        env = pooled(compiled, informed=True, workers=2)
+        yield env
+        env.close()
 
 
 def pooled(compiled: CompiledEnv, **options: Any) -> PooledEnv:
@@ -191,6 +196,36 @@ def test_a_process_that_stops_answering_is_replaced(
     assert not alive(pid)
     monkeypatch.setattr(env.pool, "seconds", 10.0)
     np.testing.assert_array_equal(step(start, look)[1].observation, before.observation)
+
+
+def test_waiting_awake_and_asleep() -> None:
+    ours, theirs = Pipe()
+    ready = Ready(ours)
+    for awake in (0.0, 0.02):
+        begun = time.monotonic()
+        assert not ready.wait(0.05, awake)
+        assert 0.04 < time.monotonic() - begun < 5
+        theirs.send_bytes(b"x")
+        assert ready.wait(5.0, awake)
+        assert ours.recv_bytes() == b"x"
+    theirs.close()
+    assert ready.wait(None, 0.0)  # For there is something to learn: that it is gone.
+    with pytest.raises(EOFError):
+        ours.recv_bytes()
+
+
+def test_a_process_that_is_awake_falls_asleep(env: PooledEnv) -> None:
+    jax.jit(env.step)(env.reset()[0], 0)
+    pid = env.pool.processes[0]
+    time.sleep(5 * AWAKE_SECONDS)
+    before = processor_seconds(pid)
+    time.sleep(0.5)
+    assert processor_seconds(pid) - before < 0.2
+
+
+def processor_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def test_a_game_that_always_fails_is_given_up(env: PooledEnv) -> None:
