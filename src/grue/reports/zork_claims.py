@@ -38,6 +38,13 @@ LEARNED = 10.0
 """The first reward, the kitchen's: below it, to be as good is to have learned nothing."""
 
 
+BY_CHANCE = (
+    "Of the three seeds sc learns in two, to 28 and 29 points, and sc with masking in one, to 25: "
+    "with so few even differences of ten points may be chance. In the third run of sc hardly a "
+    "command is admissible, as with a head that has died (docs/agents.md)."
+)
+
+
 def _on_zork(condition: Condition) -> Cell:
     return Cell(condition, zork.NAME)
 
@@ -58,6 +65,7 @@ ZORK_CLAIMS: tuple[Claim, ...] = (
             Reaches(_on_zork(AE_DQN), LEARNED, SCORE),
             NotWorseAtHalf(_on_zork(SC), _on_zork(AE_DQN), within=NEAR_POINTS),
         ),
+        note=BY_CHANCE,
     ),
     Claim(
         "zork-35-points",
@@ -78,6 +86,7 @@ ZORK_CLAIMS: tuple[Claim, ...] = (
         "sc ends with a higher score than the baseline, and sc with masking with a higher one "
         "than sc",
         (_better_on_zork(SC, BASELINE), _better_on_zork(SC_MASKING, SC)),
+        note=BY_CHANCE,
     ),
     Claim(
         "zork-improvements",
@@ -85,6 +94,7 @@ ZORK_CLAIMS: tuple[Claim, ...] = (
         "Our results on SaladWorld and Zork show the usefulness of these improvements.",
         "sc and sc with masking end with a higher score than the baseline",
         (_better_on_zork(SC, BASELINE), _better_on_zork(SC_MASKING, BASELINE)),
+        note=BY_CHANCE,
     ),
     Claim(
         "zork-priority",
