@@ -11,8 +11,6 @@ to state. A head whose units are all at 0 gives the same values everywhere and h
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +19,7 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from sweep import on_all_cores
+from sweep import arguments, keep, on_all_cores
 
 LEVEL = 3
 LEAST_STATES = 8
@@ -138,23 +136,13 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--seeds", type=int, default=2)
+def main() -> None:
+    parser = arguments("heads", __doc__)
     parser.add_argument("--steps", type=int, default=5_000)
-    parser.add_argument("--out", type=Path, default=Path("results/heads"))
-    parser.add_argument("--only-table", action="store_true")
     given = parser.parse_args()
-    given.out.mkdir(parents=True, exist_ok=True)
-    path = given.out / "heads.json"
-    if not given.only_table:
-        rows = on_all_cores(train_one, conditions(given.seeds, given.steps))
-        command = "python benchmarks/heads.py " + " ".join(sys.argv[1:])
-        path.write_text(json.dumps({"command": command.strip(), "rows": rows}, indent=1) + "\n")
-    (given.out / "table.md").write_text(table(json.loads(path.read_text())["rows"]))
-    print((given.out / "table.md").read_text())
-    return 0
+    chosen = conditions(given.seeds, given.steps)
+    keep("heads", given, lambda: on_all_cores(train_one, chosen), table)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -110,22 +110,37 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def arguments(name: str, about: str | None) -> argparse.ArgumentParser:
+    """What benchmarks of many small runs take; their results are in a folder of this name."""
+    parser = argparse.ArgumentParser(description=(about or "").split("\n", 1)[0])
     parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--out", type=Path, default=Path("results/sweep"))
+    parser.add_argument("--out", type=Path, default=Path("results") / name)
     parser.add_argument("--only-table", action="store_true")
-    given = parser.parse_args()
+    return parser
+
+
+def keep(
+    name: str,
+    given: argparse.Namespace,
+    measure: Callable[[], list[dict[str, Any]]],
+    table: Callable[[list[dict[str, Any]]], str],
+) -> None:
+    """Writes what was measured, with the command, and a table of it."""
     given.out.mkdir(parents=True, exist_ok=True)
-    path = given.out / "sweep.json"
+    path = given.out / f"{name}.json"
     if not given.only_table:
-        rows = on_all_cores(train_one, conditions(given.seeds))
-        command = "python benchmarks/sweep.py " + " ".join(sys.argv[1:])
-        path.write_text(json.dumps({"command": command.strip(), "rows": rows}, indent=1) + "\n")
-    (given.out / "table.md").write_text(table(json.loads(path.read_text())["rows"]))
-    print((given.out / "table.md").read_text())
-    return 0
+        rows = measure()
+        command = " ".join(["python", f"benchmarks/{name}.py", *sys.argv[1:]])
+        path.write_text(json.dumps({"command": command, "rows": rows}, indent=1) + "\n")
+    text = table(json.loads(path.read_text())["rows"])
+    (given.out / "table.md").write_text(text)
+    print(text)
+
+
+def main() -> None:
+    given = arguments("sweep", __doc__).parse_args()
+    keep("sweep", given, lambda: on_all_cores(train_one, conditions(given.seeds)), table)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
