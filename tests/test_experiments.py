@@ -127,19 +127,20 @@ def test_zork_at_the_papers_scale() -> None:
     assert no_look == replace(plain, look_every=0)
 
 
-def test_short_is_the_papers_but_for_its_length() -> None:
+def test_short_is_a_quarter_of_the_papers() -> None:
+    """And else the same, but for ae-dqn's sizes on Zork."""
     short, paper = (
         Wish(find_figures("all"), SCALES[name], seeds=(0, 1, 2)).configs()
         for name in ("short", "paper")
     )
+    smaller = ("state_words", "word_vector", "value_filters")
     for brief, long in zip(short, paper, strict=True):
-        assert 20 * brief.steps == 7 * long.steps
-        assert 20 * brief.epsilon_steps == 7 * long.epsilon_steps
-        words = brief.state_words
-        assert words == (65 if brief.game == "zork1" else long.state_words)
-        assert long == replace(
-            brief, steps=long.steps, epsilon_steps=long.epsilon_steps, state_words=long.state_words
+        assert (4 * brief.steps, 4 * brief.epsilon_steps) == (long.steps, long.epsilon_steps)
+        own = {name: getattr(brief, name) for name in smaller} if brief.game == "zork1" else {}
+        assert brief == replace(
+            long, steps=long.steps // 4, epsilon_steps=long.epsilon_steps // 4, **own
         )
+        assert not own or tuple(own.values()) == (65, 50, 100)
 
 
 def test_only_zork_has_a_story() -> None:

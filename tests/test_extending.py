@@ -10,6 +10,7 @@ import pytest
 
 from grue.agents import gating
 from grue.agents.registry import AGENTS
+from grue.training.config import CHOICES
 
 PAGE = Path(__file__).parents[1] / "docs" / "extending.md"
 SMALLER = (
@@ -22,7 +23,7 @@ def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(gating, "GATES", dict(gating.GATES))
     monkeypatch.setattr("grue.agents.targets.GATES", gating.GATES)
-    monkeypatch.setattr("grue.training.config.GATES", gating.GATES)
+    monkeypatch.setitem(CHOICES, "gate", gating.GATES)
     (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     code = code.replace('gate="likelier-half")', f'gate="likelier-half", {SMALLER})')
     names: dict = {}

@@ -50,6 +50,13 @@ def test_json_goes_there_and_back() -> None:
     assert TrainConfig.from_json(older) == config
 
 
+def test_words_that_a_setting_may_not_be() -> None:
+    with pytest.raises(grue.UsageError, match="no activation 'gelu'; there are elu, relu"):
+        TrainConfig(activation="gelu")
+    with pytest.raises(grue.UsageError, match="no precision 'half'; there are auto, float32, b"):
+        TrainConfig(precision="half")
+
+
 def test_an_unknown_setting() -> None:
     with pytest.raises(grue.UsageError, match="no setting 'contxt'; the nearest is 'context'"):
         grue.TrainConfig(contxt=3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from numbers import Integral, Real
@@ -53,12 +53,13 @@ MAY_BE_ZERO = (
     *("look_every", "learning_starts", "minimum_history", "learning_rate", "game_seed"),
     *FRACTIONS,
 )
-CHOICES = {
-    "agent": tuple(AGENTS),
+CHOICES: dict[str, Collection[str]] = {
+    "agent": AGENTS,
     "gate": GATES,
-    "activation": tuple(ACTIVATIONS),
+    "activation": ACTIVATIONS,
     "precision": PRECISIONS,
 }
+"""The words that a setting may be; some join later, by name."""
 MOST_SEEDS = 10_000
 LARGEST = 2**31 - 1
 """Steps are counted in 32 bits."""
