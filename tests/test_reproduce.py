@@ -298,7 +298,7 @@ def test_what_is_wrong_is_told_in_a_line(tmp_path: Path, capsys) -> None:
         "oracle shows nothing of these --levels and --conditions",
     )
     code, said = complaint(capsys, "oracle", "--draw-only", *out)
-    assert (code, said[:51]) == (1, "nothing that oracle shows has been run yet; run it ")
+    assert (code, said[:60]) == (1, "nothing that oracle shows has been run yet at the scale smok")
     code, said = complaint(capsys, "oracle", "--data", str(tmp_path / "nowhere"), *out)
     assert (code, said[:12]) == (2, "there is no ")
     (tmp_path / "bad.json").write_text('{"kind": "grue record"}')

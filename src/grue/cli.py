@@ -321,7 +321,7 @@ def reproduce(
     wish = command.make_wish(figure, scale, levels, conditions, seeds, story, draw_only)
     places = command.Places(out or Path("reproduce") / scale, tuple(data or ()))
     drawn = command.reproduce(wish, places, draw_only, jobs, checkpoint_seconds)
-    command.check_drawn(drawn)
+    command.check_drawn(drawn, scale)
     print_table(command.COLUMNS, [one.row() for one in drawn])
 
 

@@ -286,10 +286,10 @@ def spans(numbers: Sequence[int]) -> str:
     return ", ".join(str(p[0]) if len(p) == 1 else f"{p[0]}-{p[-1]}" for p in parts)
 
 
-def check_drawn(drawn: Sequence[Drawn]) -> None:
+def check_drawn(drawn: Sequence[Drawn], scale: str) -> None:
     """Refuses to call it a success when there was nothing to draw at all."""
     if drawn and all(one.path is None for one in drawn):
         raise GrueError(
-            f"nothing that {drawn[0].figure.name} shows has been run yet; "
-            "run it without --draw-only, or give --data"
+            f"nothing that {drawn[0].figure.name} shows has been run yet at the scale {scale}; "
+            "run it without --draw-only, or give --data, or another --scale"
         )
