@@ -309,3 +309,11 @@ def test_weights_go_from_device_to_device(
     for one, two in zip(jax.tree.leaves(found), jax.tree.leaves(wanted()), strict=True):
         assert one.dtype == two.dtype
         np.testing.assert_array_equal(np.asarray(one), np.asarray(two))
+
+
+def test_an_earlier_grues_heads_that_were_used(tmp_path: Path) -> None:
+    """It noted whether, which is all that one Adam for all heads asks."""
+    path = save(tmp_path, 8, {"optimiser": {"touched": np.array([True, False, True])}}, {})
+    template = {"optimiser": {"uses": np.zeros(3, np.int32)}}
+    found = load(path, template)["optimiser"]["uses"]
+    assert (found.dtype, found.tolist()) == (np.int32, [1, 0, 1])

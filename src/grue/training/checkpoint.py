@@ -142,6 +142,7 @@ def load(path: Path, template: Any) -> Any:
     wanted = _named(jax.eval_shape(without_keys, template))
     shapes = header["shapes"]
     _bridge(arrays, shapes, wanted)
+    _from_earlier(arrays, shapes)
     if differing := sorted(wanted.keys() ^ arrays.keys()):
         name = differing[0]
         raise _damaged(path, f"{name} is {'missing' if name in wanted else 'one too many'}")
@@ -189,6 +190,13 @@ def _bridge(arrays: dict[str, np.ndarray], shapes: dict[str, Any], wanted: dict[
             arrays[name] = stored.view(jnp.bfloat16).astype(like.dtype)
         elif stored is not None and like.dtype == jnp.bfloat16:
             arrays[name] = stored.astype(like.dtype)
+
+
+def _from_earlier(arrays: dict[str, np.ndarray], shapes: dict[str, Any]) -> None:
+    """An earlier grue noted whether a head had been used, and not how often."""
+    for name in [name for name in arrays if name.endswith("optimiser/touched")]:
+        new = name.replace("touched", "uses")
+        arrays[new], shapes[new] = arrays.pop(name).astype(np.int32), shapes.pop(name)
 
 
 def _join_or_part_heads(
