@@ -221,6 +221,27 @@ def test_our_reading_of_the_world_agrees_with_jerichos(zork_file: Callable[[int]
     assert np.mean(agree) > 0.95
 
 
+def test_a_game_without_snapshots_plays_the_same(env: StoryEnv) -> None:
+    """And goes back nowhere, unless it is read from them, as a story that Jericho knows not."""
+    other = StoryEnv(env.game, snapshots=False)
+    (state, step), (lean, seen) = env.reset(7), other.reset(7)
+    first = lean
+    rng = random.Random(4)
+    for command in rng.choices(env.game.commands, k=120):
+        assert (seen.text, seen.score, seen.admissible) == (step.text, step.score, step.admissible)
+        assert seen.terminated == step.terminated
+        if state.over:
+            break
+        # What is told along the way changes nothing.
+        assert env.tell(state, "look")
+        (state, step), (lean, seen) = env.step(state, command), other.step(lean, command)
+    if first.snapshot is None:
+        with pytest.raises(grue.UsageError, match="only the last state goes on"):
+            other.step(first, "look")
+    assert (first.snapshot is None) == (env.game.file.release == 88)
+    other.close()
+
+
 def test_text_is_without_status_line_and_prompt(env: StoryEnv) -> None:
     """The status line counts moves, which are none of the agent's business."""
     _, step = play(env, ("go north", "go north", "look"))
