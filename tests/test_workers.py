@@ -25,7 +25,7 @@ from grue.engine.environment import Environment
 from grue.engine.hosted import HostedEnv
 from grue.engine.pooled import PooledEnv
 from grue.engine.worker import AWAKE_SECONDS, OPENING, Ready, Spec
-from grue.engine.workers import MOST_FAILURES, Pool, worker_count
+from grue.engine.workers import MOST_FAILURES, Pool, Worker, worker_count
 from grue.errors import GrueError
 from grue.games.registry import load_textworld
 from grue.games.tokens import StoryVocabulary
@@ -215,6 +215,12 @@ def test_waiting_awake_and_asleep() -> None:
 
 
 def test_a_process_that_is_awake_falls_asleep(env: PooledEnv) -> None:
+    first, second = Worker(env.pool.spec, awake=True), Worker(env.pool.spec)
+    for worker in (first, second):
+        worker.wait()
+        command = Path(f"/proc/{worker.process.pid}/cmdline").read_text()
+        assert f", {worker is first})" in command
+        worker.end()
     jax.jit(env.step)(env.reset()[0], 0)
     pid = env.pool.processes[0]
     time.sleep(5 * AWAKE_SECONDS)

@@ -12,6 +12,7 @@ the memory has been gone through evenly.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -25,7 +26,7 @@ from grue.agents.agent import AgentState, Condition, Decision, Episode, Losses
 from grue.agents.convolution import ConvolutionNetwork, ConvolutionSizes, TextConvolution
 from grue.agents.elimination import Bandit, Tally, with_constant
 from grue.agents.gating import GateSettings
-from grue.agents.kernels.adam import moved, rates
+from grue.agents.kernels.adam import moved, moved_all, rates
 from grue.agents.replay import EpisodicReplay, Row
 from grue.agents.settings import Settings
 from grue.engine.environment import Environment
@@ -282,18 +283,9 @@ class EliminationAgent:
         scale = jnp.where(norm < clip, 1.0, clip / jnp.maximum(norm, clip))
         number = moments.count + 1
         now = rates(number, scale, self.settings.learning_rate)
-        leaves, tree = jax.tree.flatten(network)
-        three = [
-            moved(*each, now)
-            for each in zip(
-                leaves,
-                jax.tree.leaves(moments.first),
-                jax.tree.leaves(moments.second),
-                jax.tree.leaves(slope),
-                strict=True,
-            )
-        ]
-        theta, first, second = (jax.tree.unflatten(tree, part) for part in zip(*three, strict=True))
+        theta, first, second = moved_all(
+            partial(moved, now=now), network, moments.first, moments.second, slope
+        )
         return theta, Moments(number, first, second)
 
     def study(self, study: Study, memory: EpisodicReplay) -> Study:

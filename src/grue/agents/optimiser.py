@@ -9,6 +9,7 @@ gradient stays as it is, moments and all, and counts its own steps.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -17,11 +18,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from grue.agents.kernels import select
-from grue.agents.kernels.adam import moved, moved_heads, rates
+from grue.agents.kernels.adam import moved, moved_all, moved_heads, rates
 from grue.agents.network import Network
-
-Three = tuple[Any, Any, Any]
-"""θ, m and v."""
 
 
 class AdamState(NamedTuple):
@@ -62,17 +60,12 @@ def update(
     own = jnp.maximum(uses, 1) if by_head else jnp.full_like(uses, count)
     now, of_heads = rates(count, scale, learning_rate), rates(own, scale, learning_rate)
 
-    def move_head(theta: Array, m: Array, v: Array, gradient: Array) -> Three:
-        return moved_heads(theta, m, v, gradient, moving, of_heads)
-
-    def move(theta: Array, m: Array, v: Array, gradient: Array) -> Three:
-        return moved(theta, m, v, gradient, now)
-
     parts = [_apart(whole) for whole in (network, state.first, state.second, slope)]
     theta, m, v, gradient = (weights for weights, _, _ in parts)
     *weights, working = select.adam(theta, m, v, gradient, working, moving, of_heads)
-    heads = _three(jax.tree.map(move_head, *(small for _, small, _ in parts)))
-    others = _three(jax.tree.map(move, *(rest for _, _, rest in parts)))
+    move_head = partial(moved_heads, moving=moving, now=of_heads)
+    heads = moved_all(move_head, *(small for _, small, _ in parts))
+    others = moved_all(partial(moved, now=now), *(rest for _, _, rest in parts))
     network, first, second = map(_joined, weights, heads, others)
     return network, AdamState(count, uses, first, second), working
 
@@ -99,12 +92,3 @@ def _apart(network: Network) -> tuple[select.Weights, Any, Network]:
 
 def _joined(weights: select.Weights, small: Any, rest: Network) -> Network:
     return eqx.tree_at(_heads, rest, [weights, *small], is_leaf=lambda leaf: leaf is None)
-
-
-def _three(moved: Any) -> Three:
-    """θ, m and v of all arrays, where each array has its three."""
-
-    def part(i: int) -> Any:
-        return jax.tree.map(lambda three: three[i], moved, is_leaf=lambda n: isinstance(n, tuple))
-
-    return part(0), part(1), part(2)

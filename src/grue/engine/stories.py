@@ -123,8 +123,9 @@ class StoryEnv:
     def _score(self, snapshot: tuple[Any, ...] | None) -> int:
         if self._known:
             return int(self._emulator.get_score())
-        if self.score_refusal is not None or snapshot is None:
+        if self.score_refusal is not None:
             return 0
+        assert snapshot is not None
         return self.game.file.score(snapshot[MEMORY].tobytes())
 
     def _ending(self, raw: str) -> tuple[bool, bool]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -41,4 +42,12 @@ def moved_heads(
     theta, m, v = (
         jnp.where(which, after, before) for after, before in zip(new, (theta, m, v), strict=True)
     )
+    return theta, m, v
+
+
+def moved_all(move: Callable[..., tuple[Array, Array, Array]], *four: Any) -> tuple[Any, Any, Any]:
+    """θ, m and v of whole trees, from trees of θ, m, v and the gradient."""
+    new = [move(*each) for each in zip(*map(jax.tree.leaves, four), strict=True)]
+    tree = jax.tree.structure(four[0])
+    theta, m, v = (jax.tree.unflatten(tree, part) for part in zip(*new, strict=True))
     return theta, m, v
