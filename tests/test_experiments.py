@@ -188,6 +188,27 @@ def test_levels_conditions_and_seeds_restrict_what_is_run() -> None:
     )
 
 
+def test_settings_on_top_of_a_scale() -> None:
+    """They go before what the scale says of a game, and into the command that is kept."""
+    texts = ["activation=elu", "adam-by-head=yes", "steps=120000", "word_vector=40"]
+    scale = find_scale("short", texts)
+    wish = Wish(find_figures("all"), scale)
+    plain = Wish(find_figures("all"), SCALES["short"]).configs()
+    given = {"activation": "elu", "adam_by_head": True, "steps": 120_000, "word_vector": 40}
+    assert wish.configs() == [replace(config, **given) for config in plain]
+    assert wish.command(wish.configs()[0]).endswith(
+        " --seeds 0,1,2 --set activation=elu --set adam_by_head=True --set steps=120000 "
+        "--set word_vector=40"
+    )
+    told = wish.command(wish.configs()[0]).split("--set ")[1:]
+    assert find_scale("short", told) == scale
+    assert find_scale("short") == SCALES["short"]
+    with pytest.raises(UsageError, match="decides on the gate; --conditions chooses, --set does"):
+        find_scale("paper", ["gate=masking"])
+    with pytest.raises(UsageError, match="no setting 'stepz'; the nearest is 'steps'"):
+        find_scale("paper", ["stepz=4"])
+
+
 def test_wrong_names_are_refused_with_the_nearest() -> None:
     with pytest.raises(UsageError, match="no figure 'sc-mask': did you mean sc-masking"):
         find_figures("sc-mask")

@@ -13,7 +13,14 @@ import typer
 
 from grue import __version__
 from grue.cli_bench import bench
-from grue.cli_options import CheckpointSeconds, CommandsPath, GameName, StoryPath, print_table
+from grue.cli_options import (
+    CheckpointSeconds,
+    CommandsPath,
+    GameName,
+    SettingTexts,
+    StoryPath,
+    print_table,
+)
 from grue.errors import GrueError
 from grue.games import zork
 from grue.games.game import Game
@@ -194,10 +201,7 @@ def train(
         str,
         typer.Option(help="small: levels 1 and 2 in minutes on a CPU; paper: the paper's sizes."),
     ] = "small",
-    values: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Any setting; may be given again."),
-    ] = None,
+    values: SettingTexts = None,
     no_priority: Annotated[
         bool, typer.Option("--no-priority", help="Replay all episodes alike.")
     ] = False,
@@ -280,7 +284,7 @@ def reproduce(
     scale: Annotated[
         str,
         typer.Option(
-            help="smoke: minutes on a CPU, learns nothing; paper: the paper's; short: a third"
+            help="smoke: minutes on a CPU, learns nothing; paper: the paper's; short: a quarter"
         ),
     ] = "smoke",
     out: Annotated[
@@ -298,6 +302,7 @@ def reproduce(
         str | None, typer.Option(help="Run only these, as in drqn,sc+masking.")
     ] = None,
     seeds: Annotated[str | None, typer.Option(help="As in 0-4; by default the scale's.")] = None,
+    values: SettingTexts = None,
     story: StoryPath = None,
     draw_only: Annotated[
         bool, typer.Option("--draw-only", help="Train nothing; draw what there is.")
@@ -318,7 +323,9 @@ def reproduce(
     if figure == "list":
         print_table(command.LISTED, command.table_of_figures())
         return
-    wish = command.make_wish(figure, scale, levels, conditions, seeds, story, draw_only)
+    wish = command.make_wish(
+        figure, scale, levels, conditions, seeds, story, draw_only, values or ()
+    )
     places = command.Places(out or Path("reproduce") / scale, tuple(data or ()))
     drawn = command.reproduce(wish, places, draw_only, jobs, checkpoint_seconds)
     command.check_drawn(drawn, scale)

@@ -25,6 +25,10 @@ CommandsPath = Annotated[
         "--commands", metavar="FILE", help="The commands of a Z-machine story, one on each line."
     ),
 ]
+SettingTexts = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="Any setting; may be given again."),
+]
 CheckpointSeconds = Annotated[float, typer.Option(min=0, help="Time between two checkpoints.")]
 
 

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from grue.errors import UsageError
 from grue.experiments.conditions import Condition
 from grue.experiments.figures import Figure
 from grue.games import zork
-from grue.training.config import TrainConfig
+from grue.training.config import TrainConfig, parse_settings
 
 LEVEL = "saladworld-"
 TABULAR = ("tabular", "li-tabular")
+CHOSEN = {
+    **dict.fromkeys(("agent", "gate", "priority", "look_every"), "--conditions"),
+    **{"game": "--levels", "seeds": "--seeds", "story": "--story"},
+}
+"""Settings that are chosen in another way than by ``--set``."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +30,8 @@ class Scale:
     """Further settings of the tabular agents."""
     games: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Further settings of games that are no level of SaladWorld."""
+    given: Mapping[str, Any] = field(default_factory=dict)
+    """What was asked for on top, for all games and agents."""
     one_program: bool = False
     """Whether compiling takes longer than training, so that drqn had better use sc's program."""
 
@@ -42,7 +49,7 @@ class Scale:
             game=game,
             story=story if game == zork.NAME else None,
             seeds=tuple(seeds),
-            **{**self.settings, **own, **condition.settings},
+            **{**self.settings, **own, **self.given, **condition.settings},
         )
 
 
@@ -99,10 +106,15 @@ SCALES = {
 }
 
 
-def find_scale(name: str) -> Scale:
+def find_scale(name: str, values: Sequence[str] = ()) -> Scale:
+    """A scale, changed by the texts of ``--set``."""
     if name not in SCALES:
         raise UsageError(f"there is no scale {name!r}; there are {', '.join(SCALES)}")
-    return SCALES[name]
+    given = parse_settings(values)
+    for setting, option in CHOSEN.items():
+        if setting in given:
+            raise UsageError(f"a figure decides on the {setting}; {option} chooses, --set does not")
+    return replace(SCALES[name], given=given)
 
 
 @dataclass(frozen=True)
@@ -142,9 +154,10 @@ class Wish:
         shows = [f.name for f in self.figures if level in f.levels and condition in f.conditions]
         figure, levels = ("all", f" --levels {level}") if isinstance(level, int) else (shows[0], "")
         seeds = ",".join(map(str, config.seeds))
+        given = "".join(f" --set {name}={value}" for name, value in self.scale.given.items())
         return (
             f"grue reproduce {figure} --scale {self.scale.name}{levels} "
-            f"--conditions {condition.typed} --seeds {seeds}"
+            f"--conditions {condition.typed} --seeds {seeds}{given}"
         )
 
     def configs_of(self, figure: Figure) -> list[TrainConfig]:

@@ -77,11 +77,12 @@ def make_wish(
     seeds: str | None = None,
     story: Path | None = None,
     draw_only: bool = False,
+    values: Sequence[str] = (),
 ) -> Wish:
-    """What a command line asks for."""
+    """What a command line asks for; ``values`` are the texts of ``--set``."""
     wish = Wish(
         find_figures(name),
-        find_scale(scale),
+        find_scale(scale, values),
         None if levels is None else parse_levels(levels),
         None if conditions is None else parse_conditions(conditions),
         None if seeds is None else parse_seeds(seeds),
@@ -146,6 +147,7 @@ def draw_figure(figure: Figure, wish: Wish, records: Sequence[Record], folder: P
         "title": figure.title,
         "paper": {"figure": figure.paper, "caption": figure.caption},
         "scale": wish.scale.name,
+        **({"given": dict(wish.scale.given)} if wish.scale.given else {}),
         **_drawing(figure, shown, path),
         "missing": [
             {**_place(c.game), "condition": Condition.of(c).label, "seeds": list(c.seeds)}
