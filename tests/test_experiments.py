@@ -128,19 +128,19 @@ def test_zork_at_the_papers_scale() -> None:
 
 
 def test_short_is_a_quarter_of_the_papers() -> None:
-    """And else the same, but for ae-dqn's sizes on Zork."""
+    """And else the same, but for ae-dqn's sizes and the activation on Zork."""
     short, paper = (
         Wish(find_figures("all"), SCALES[name], seeds=(0, 1, 2)).configs()
         for name in ("short", "paper")
     )
-    smaller = ("state_words", "word_vector", "value_filters")
+    smaller = ("state_words", "word_vector", "value_filters", "activation", "adam_by_head")
     for brief, long in zip(short, paper, strict=True):
         assert (4 * brief.steps, 4 * brief.epsilon_steps) == (long.steps, long.epsilon_steps)
         own = {name: getattr(brief, name) for name in smaller} if brief.game == "zork1" else {}
         assert brief == replace(
             long, steps=long.steps // 4, epsilon_steps=long.epsilon_steps // 4, **own
         )
-        assert not own or tuple(own.values()) == (65, 50, 100)
+        assert not own or tuple(own.values()) == (65, 50, 100, "relu", False)
 
 
 def test_only_zork_has_a_story() -> None:

@@ -54,7 +54,8 @@ def numpy_encode(encoder, words):
 
 
 def numpy_scores(scorer, head, h):
-    hidden = np.maximum(h @ np.asarray(scorer.first)[head] + np.asarray(scorer.first_bias)[head], 0)
+    z = h @ np.asarray(scorer.first)[head] + np.asarray(scorer.first_bias)[head]
+    hidden = np.where(z > 0, z, np.exp(z) - 1)
     return hidden @ np.asarray(scorer.second)[head] + np.asarray(scorer.second_bias)[head]
 
 

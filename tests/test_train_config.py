@@ -50,6 +50,20 @@ def test_json_goes_there_and_back() -> None:
     assert TrainConfig.from_json(older) == config
 
 
+def test_settings_of_an_earlier_grue() -> None:
+    """Before there was a choice all hidden units were relu, and one Adam was for all heads."""
+    config = TrainConfig(agent="drqn")
+    assert (config.activation, config.adam_by_head) == ("elu", True)
+    older = config.to_json()
+    del older["activation"], older["adam_by_head"]
+    read = TrainConfig.from_json(older)
+    assert (read.activation, read.adam_by_head) == ("relu", False)
+    # Where there is no network nothing has changed.
+    assert TrainConfig.from_json({**older, "agent": "tabular", "gate": "oracle"}) == TrainConfig(
+        agent="tabular", gate="oracle"
+    )
+
+
 def test_words_that_a_setting_may_not_be() -> None:
     with pytest.raises(grue.UsageError, match="no activation 'gelu'; there are elu, relu"):
         TrainConfig(activation="gelu")

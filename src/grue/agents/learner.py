@@ -37,7 +37,7 @@ class LearnerSettings(NamedTuple):
     oracle_in_targets: bool = True
     """Whether the oracle's set bounds the maximum in the targets of its gate, too."""
     huber: bool = False
-    adam_by_head: bool = False
+    adam_by_head: bool = True
     precision: str = "auto"
 
 

@@ -30,7 +30,7 @@ class NetworkSizes(NamedTuple):
     encoder: int = 64
     context: int = 512
     hidden: int = 128
-    activation: str = "relu"
+    activation: str = "elu"
     """Of the hidden units."""
 
 

@@ -47,7 +47,7 @@ def update(
     working: select.Weights | None,
     learning_rate: float,
     clip: float,
-    by_head: bool = False,
+    by_head: bool = True,
 ) -> tuple[Network, AdamState, select.Weights | None]:
     """θ and the moments after a step, and the context LSTM's weights as they are multiplied.
 

@@ -12,8 +12,8 @@ class Settings:
     encoder: int = 64
     context: int = 512
     hidden: int = 128
-    activation: str = "relu"
-    """Of the hidden units that score commands: relu, or elu, with which no head dies."""
+    activation: str = "elu"
+    """Of the hidden units that score commands: with relu heads die (docs/agents.md)."""
     heads: int | None = None
     """K; by default the agent's: 1 for drqn, 5 for sc."""
 
@@ -47,7 +47,7 @@ class Settings:
     """I_target, in steps."""
     learning_starts: int = 1_000
     huber: bool = False
-    adam_by_head: bool = False
+    adam_by_head: bool = True
     """Each head has an Adam of its own, which rests while the head has no gradient; else one Adam
     is for all."""
     consistent_with_next: bool = True

@@ -10,10 +10,9 @@ from grue.errors import UsageError
 from grue.experiments.conditions import Condition
 from grue.experiments.figures import Figure
 from grue.games import zork
-from grue.training.config import TrainConfig, parse_settings
+from grue.training.config import WITHOUT_NETWORK, TrainConfig, parse_settings
 
 LEVEL = "saladworld-"
-TABULAR = ("tabular", "li-tabular")
 CHOSEN = {
     **dict.fromkeys(("agent", "gate", "priority", "look_every"), "--conditions"),
     **{"game": "--levels", "seeds": "--seeds", "story": "--story"},
@@ -44,7 +43,7 @@ class Scale:
     ) -> TrainConfig:
         """``level`` is one of SaladWorld or another game, ``story`` the file of Zork's."""
         game = game_name(level)
-        own = self.tabular if condition.agent in TABULAR else self.games.get(game, {})
+        own = self.tabular if condition.agent in WITHOUT_NETWORK else self.games.get(game, {})
         return TrainConfig(
             game=game,
             story=story if game == zork.NAME else None,
@@ -60,9 +59,12 @@ SCALES = {
         "short",
         seeds=(0, 1, 2),
         settings={"steps": 325_000, "epsilon_steps": 250_000},
-        # ae-dqn is smaller than its authors': at full size it would take three times as long.
+        # ae-dqn is smaller than its authors': at full size it would take three times as long. The
+        # others are as in results/zork, from before heads were known to die with relu.
         games={
             zork.NAME: {
+                "activation": "relu",
+                "adam_by_head": False,
                 "steps": 500_000,
                 "state_words": 65,
                 "word_vector": 50,

@@ -40,8 +40,9 @@ LEARNED = 10.0
 
 BY_CHANCE = (
     "Of the three seeds sc learns in two, to 28 and 29 points, and sc with masking in one, to 25: "
-    "with so few even differences of ten points may be chance. In the third run of sc hardly a "
-    "command is admissible, as with a head that has died (docs/agents.md)."
+    "with so few even differences of ten points may be chance. These runs are with relu, with "
+    "which heads die on SaladWorld (docs/agents.md); in the third run of sc hardly a command is "
+    "admissible, as with such a head."
 )
 
 

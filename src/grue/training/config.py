@@ -47,7 +47,10 @@ FRACTIONS = (
     "discount",
     "table_learning_rate",
 )
-WITHOUT_CLASSIFIER = ("tabular", "li-tabular", "ae-dqn")
+WITHOUT_NETWORK = ("tabular", "li-tabular")
+EARLIER = {"activation": "relu", "adam_by_head": False}
+"""What was so before it was a setting: files of that time do not name it."""
+WITHOUT_CLASSIFIER = (*WITHOUT_NETWORK, "ae-dqn")
 UNLEARNED_GATES = ("none", "oracle")
 MAY_BE_ZERO = (
     *("look_every", "learning_starts", "minimum_history", "learning_rate", "game_seed"),
@@ -112,8 +115,10 @@ class TrainConfig(Settings):
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> TrainConfig:
+        """Of a run or a record, perhaps of an earlier grue."""
         listed = {name: value for name, value in values.items() if isinstance(value, list)}
-        return cls(**{**values, **{name: tuple(value) for name, value in listed.items()}})
+        earlier = {} if values.get("agent") in WITHOUT_NETWORK else EARLIER
+        return cls(**{**earlier, **values, **{name: tuple(v) for name, v in listed.items()}})
 
 
 def setting_names() -> list[str]:
