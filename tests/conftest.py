@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,16 @@ import grue
 from grue.engine.hosted import HostedEnv
 
 LEVELS = tuple(range(1, 8))
+COMPILED = "JAX_COMPILATION_CACHE_DIR"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """What one process has compiled, the others and those that tests start need not."""
+    if COMPILED not in os.environ:
+        folder = tempfile.TemporaryDirectory(prefix="grue-compiled-")
+        os.environ[COMPILED] = folder.name
+        os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
+        config.add_cleanup(folder.cleanup)
 
 
 @pytest.fixture(params=LEVELS, ids=lambda n: f"level{n}")
