@@ -1,4 +1,4 @@
-"""What the pages tell people to type is what there is."""
+"""What the pages tell people to type is what there is, and what they tell of runs is in records."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import typer
 
 import grue
 from grue.cli import app
+from grue.experiments.records import Record, read_records
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -54,3 +55,35 @@ def test_python_uses_names_of_grue(page: Path) -> None:
         for node in ast.walk(ast.parse(block)):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
                 assert node.value.id != "grue" or hasattr(grue, node.attr), node.attr
+
+
+def record(folder: str, label: str) -> Record:
+    (found,) = [r for r in read_records([ROOT / "results" / folder]) if r.label == label]
+    return found
+
+
+def test_the_numbers_of_heads_that_die() -> None:
+    page = (ROOT / "docs" / "agents.md").read_text()
+    variants = {"relu": "relu | false", "elu": "elu | false", "elu-adam-by-head": "elu | true"}
+    for folder, settings in variants.items():
+        one = record(f"activation/{folder}", "sc")
+        made = f"{one.config.activation} | {str(one.config.adam_by_head).lower()}"
+        assert made == settings
+        assert f"| {settings} | {' | '.join(f'{end:.3f}' for end in one.final)} |" in page
+    for label in ("drqn", "sc", "sc + masking"):
+        old, new = (record(f"{folder}/saladworld-3", label) for folder in ("relu", "saladworld"))
+        told = [f"{one.final.mean():.3f} ± {one.final.std():.3f}" for one in (old, new)]
+        assert f"| {label} | {' | '.join(told)} |" in page
+        assert [one.config.activation for one in (old, new)] == ["relu", "elu"]
+
+
+def test_the_numbers_on_level_3() -> None:
+    text = " ".join((ROOT / "README.md").read_text().split())
+    solved = record("saladworld/saladworld-3", "sc + masking").solved
+    assert solved is not None
+    steps = [step for step in solved if step is not None]
+    assert len(steps) == 5
+    assert f"after {min(steps):,} to {max(steps):,} steps" in text
+    sc, baseline = (record("saladworld/saladworld-3", label).final for label in ("sc", "drqn"))
+    ends = f"sc ends with {sc.mean():.3f} of the subtasks and the baseline with"
+    assert f"{ends} {baseline.mean():.3f}" in text
