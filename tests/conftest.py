@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import jax
 import pytest
 
 import grue
@@ -24,6 +25,9 @@ def pytest_configure(config: pytest.Config) -> None:
         folder = tempfile.TemporaryDirectory(prefix="grue-compiled-")
         os.environ[COMPILED] = folder.name
         os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
+        # For this process, which has read its environment, in case it runs the tests itself.
+        jax.config.update("jax_compilation_cache_dir", folder.name)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
         config.add_cleanup(folder.cleanup)
 
 

@@ -1,0 +1,87 @@
+"""Runs small enough to be trained in a test, and what they are compared by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from grue import TrainConfig, cli
+from grue.training.checkpoint import saved_steps
+from grue.training.metrics import COLUMNS, COUNTS, Row
+from grue.training.runs import read_run
+
+NAME = "saladworld-1-sc-masking-seed0"
+SETTINGS = {
+    "embedding": 4,
+    "encoder": 8,
+    "context": 8,
+    "hidden": 8,
+    "batch_size": 4,
+    "replay_steps": 2000,
+    "metrics_every": 200,
+    "average_over": 2000,
+    "target_every": 200,
+    "learning_starts": 200,
+    "epsilon_steps": 3000,
+}
+ARGUMENTS = ["train", "saladworld-1", "--gate", "masking", "--preset", "paper"]
+ARGUMENTS += [word for name, value in SETTINGS.items() for word in ("--set", f"{name}={value}")]
+
+
+def config(**values: Any) -> TrainConfig:
+    return TrainConfig(**{"gate": "masking", "steps": 2000, **SETTINGS, **values})
+
+
+def arrays(folder: Path) -> dict[str, tuple[Any, ...]]:
+    """All that the latest checkpoint holds, to the bit."""
+    steps = saved_steps(folder / "checkpoint")
+    with np.load(folder / "checkpoint" / f"step-{steps[-1]:09}.npz") as archive:
+        return {name: (a.dtype, a.shape, a.tobytes()) for name, a in archive.items()}
+
+
+def same(one: Path, other: Path) -> None:
+    """Two runs are equal bit for bit."""
+    assert (one / "metrics.jsonl").read_bytes() == (other / "metrics.jsonl").read_bytes()
+    assert arrays(one) == arrays(other)
+    assert (one / "config.json").read_bytes() == (other / "config.json").read_bytes()
+
+
+def nearly_same(one: Path, other: Path, rows: int) -> None:
+    """The same play; sums in another order."""
+    a, b = read_run(one).metrics, read_run(other).metrics
+    for name in COLUMNS:
+        if name in COUNTS:
+            np.testing.assert_array_equal(a[name][:rows], b[name][:rows])
+        else:
+            np.testing.assert_allclose(a[name][:rows], b[name][:rows], rtol=1e-4, atol=1e-5)
+
+
+class Watcher:
+    """Notes what training tells, and calls something after every row."""
+
+    def __init__(self, then: Callable[[int], None] | None = None) -> None:
+        self.then = then
+        self.begun: list[tuple[list[str], int, int]] = []
+        self.said: list[str] = []
+        self.steps: list[int] = []
+
+    def begin(self, names: Sequence[str], step: int, steps: int) -> None:
+        self.begun.append((list(names), step, steps))
+
+    def update(self, step: int, rows: Sequence[Row]) -> None:
+        self.steps.append(step)
+        if self.then is not None:
+            self.then(step)
+
+    def say(self, line: str) -> None:
+        self.said.append(line)
+
+
+def run_cli(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = cli.main([*ARGUMENTS, *arguments])
+    told = capsys.readouterr()
+    return code, told.out, told.err.splitlines()[-1] if told.err else ""
