@@ -2,7 +2,7 @@
 # when the dependencies have changed.
 
 PYTHON ?= python3
-PYTEST_ARGS ?= -n 2 --dist loadfile
+PYTEST_ARGS ?= -n 2 --dist loadfile --no-loadscope-reorder
 
 VENV := .venv
 BIN := $(VENV)/bin

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,12 @@ def pytest_configure(config: pytest.Config) -> None:
         jax.config.update("jax_compilation_cache_dir", folder.name)
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
         config.add_cleanup(folder.cleanup)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests first: the last one should not keep a worker when all else is done."""
+    slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
+    items.sort(key=lambda item: -slow[item.path])
 
 
 @pytest.fixture(params=LEVELS, ids=lambda n: f"level{n}")
