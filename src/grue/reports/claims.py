@@ -46,8 +46,10 @@ NEAR = 0.1
 """Means that differ by so much at most are called the same."""
 
 UNMET = (
-    "On level 3 both end with two subtasks of three, and sc is there sooner (sc-learns-faster). No "
-    "run of sc ever met a win: of the third subtask there was nothing to learn from."
+    "On level 3 sc is sooner than the baseline both ways, and ends where the baseline ends. With "
+    "the oracle both solve it, sc after 247,000 to 281,000 steps and the baseline after 414,000 to "
+    "509,000. With all commands both end with two subtasks of three (sc-learns-faster): no run of "
+    "sc ever met a win, so of the third subtask there was nothing to learn from."
 )
 TABULAR, LI_TABULAR = Condition("tabular", "oracle"), Condition("li-tabular", "oracle")
 BASELINE_ORACLE = Condition("drqn", "oracle")
