@@ -21,7 +21,7 @@ FONT = "DejaVu Sans"  # Matplotlib brings it along, so pictures are the same eve
 INK, GREY, PAPER = "#22272e", "#6b7480", "#ffffff"
 TITLE, LABEL, SMALL = 11, 9.5, 8.5
 COLOURS = ("#1f6fb4", "#d1572a", "#2c9467", "#8a5bb0", "#c7941c", "#3fa7c4", "#b83d6b", "#59636e")
-DASHES = ("solid", (0, (5, 1.6)), (0, (1.2, 1.2)))
+DASHES = ("solid", (0, (3, 1.3)), (0, (1.2, 1.2)))
 
 
 def save_picture(path: str | Path, draw: Callable[[], Figure]) -> Path:
