@@ -27,31 +27,28 @@ from grue.experiments.figures import (
 from grue.experiments.records import Record, write_record
 from grue.reports.claims import CLAIMS, Claim, Judged, judge
 from grue.reports.claims_page import claims_page, counts
-from grue.reports.verdicts import (
+from grue.reports.criteria import (
+    FINAL,
     HIGHEST,
     SCORE,
     SCORE_AT_HALF,
     SCORE_SPEED,
-    SHORT,
     SPEED,
     UNSTEADINESS,
     AnyOf,
     Better,
-    Cell,
-    Data,
     FewAdmissible,
     Improves,
     Near,
     NoBetter,
+    NoneReaches,
     NotWorse,
     NotWorseAtHalf,
-    Outcome,
     Reaches,
     StaysBelow,
-    Test,
-    Verdict,
-    decide,
 )
+from grue.reports.statistics import Estimate
+from grue.reports.verdicts import SHORT, Answer, Cell, Data, Outcome, Test, Verdict, decide
 
 ROOT = Path(__file__).parents[1]
 LOW, MIDDLE, HIGH = (0.1, 0.2, 0.3), (0.4, 0.5, 0.6), (0.8, 0.9, 1.0)
@@ -75,10 +72,10 @@ def drqn(level: int, final: Sequence[float], **more: Any) -> Record:
 def test_bounds() -> None:
     cell = Cell(SC, 1)
     high = sc(1, (0.85, 0.9, 0.95))
-    assert outcome(Reaches(cell, 0.9), high) == Outcome(True, "0.900 ± 0.041")
-    assert outcome(Reaches(cell, 0.91), high).passed is False
-    assert outcome(StaysBelow(cell, 0.9), high).passed is False
-    assert outcome(StaysBelow(cell, 0.91), high).passed is True
+    assert outcome(Reaches(cell, 0.9), high) == Outcome("yes", "0.900 ± 0.041")
+    assert outcome(Reaches(cell, 0.91), high).answer == "no"
+    assert outcome(StaysBelow(cell, 0.9), high).answer == "no"
+    assert outcome(StaysBelow(cell, 0.91), high).answer == "yes"
     assert str(Reaches(cell, 0.9)) == "sc on level 1: at least 0.9"
     assert str(StaysBelow(cell, 0.9)) == "sc on level 1: below 0.9"
 
@@ -90,20 +87,17 @@ def test_comparisons() -> None:
     # The least and the largest difference that resamples of three can have come up often.
     told = "0.900 ± 0.082 against 0.200 ± 0.082: +0.700 "
     better = outcome(Better(*cells), *far)
-    assert better.passed is True
+    assert better.answer == "yes"
     assert re.fullmatch(re.escape(told) + r"\[\+0\.5\d\d, \+0\.8\d\d\]", better.numbers)
-    assert outcome(NoBetter(*cells), *far).passed is False
-    assert outcome(Near(*cells), *far).passed is False
-    assert outcome(NotWorse(*cells), *far).passed is True
-    assert outcome(NotWorse(*turned), *far).passed is False
-    assert outcome(Better(*turned), *far).passed is False
+    assert outcome(NoBetter(*cells), *far).answer == "no"
+    assert outcome(Near(*cells), *far).answer == "no"
+    assert outcome(NotWorse(*cells), *far).answer == "yes"
+    assert outcome(NotWorse(*turned), *far).answer == "no"
+    assert outcome(Better(*turned), *far).answer == "no"
 
-    close = sc(2, MIDDLE), drqn(2, (0.35, 0.45, 0.55))
-    assert outcome(Better(*cells), *close).passed is False  # The interval holds 0.
-    assert outcome(NoBetter(*cells), *close).passed is True
-    assert outcome(Near(*cells), *close).passed is True
-    assert outcome(Near(*cells, within=0.04), *close).passed is False
-    assert outcome(NotWorse(*turned, within=0.04), *close).passed is False
+    close = sc(2, (0.3, 0.5, 0.7)), drqn(2, (0.3, 0.45, 0.7))
+    assert outcome(Better(*cells), *close).answer == "undecided"  # The interval holds 0 and 0.1.
+    assert outcome(Near(*cells), *close).answer == "undecided"
 
     assert str(Better(*cells)) == "sc is better than drqn, level 2"
     assert str(Better(*cells, measure=SPEED)) == "sc learns faster than drqn, level 2"
@@ -114,13 +108,44 @@ def test_comparisons() -> None:
     assert str(apart) == "sc on level 3 is better than sc on level 4"
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "better", "near", "not_worse"),
+    [
+        (0.01, 0.05, "yes", "yes", "yes"),
+        (0.05, 0.3, "yes", "undecided", "yes"),
+        (0.2, 0.3, "yes", "no", "yes"),
+        (0.0, 0.1, "no", "yes", "yes"),
+        (-0.01, 0.01, "no", "yes", "yes"),
+        (-0.01, 0.2, "undecided", "undecided", "yes"),
+        (-0.3, 0.2, "undecided", "undecided", "undecided"),
+        (-0.3, -0.05, "no", "undecided", "undecided"),
+        (-0.3, -0.2, "no", "no", "no"),
+    ],
+)
+def test_answers_go_by_the_interval(
+    low: float, high: float, better: Answer, near: Answer, not_worse: Answer
+) -> None:
+    cells = Cell(SC, 2), Cell(BASELINE, 2)
+    # Where in it the mean is makes no difference.
+    for value in (low, (low + high) / 2, high):
+        found = Estimate(value, low, high)
+        assert Better(*cells).answer(found) == better
+        assert Near(*cells).answer(found) == near
+        assert NotWorse(*cells).answer(found) == not_worse
+        opposite = {"yes": "no", "no": "yes", "undecided": "undecided"}[better]
+        assert NoBetter(*cells).answer(found) == opposite
+    # On Zork I 3.5 points are what a tenth is here.
+    points = Estimate(0.0, 35 * low, 35 * high)
+    assert Near(*cells, measure=SCORE).answer(points) == near
+
+
 def test_speed_is_the_mean_over_training() -> None:
     early = sc(1, MIDDLE, rise=(1, 1, 1, 1))
     late = drqn(1, MIDDLE, rise=(0, 0, 0, 1))
     cells = Cell(SC, 1), Cell(BASELINE, 1)
-    assert outcome(Better(*cells), early, late).passed is False
+    assert outcome(Better(*cells), early, late).answer == "undecided"
     faster = outcome(Better(*cells, measure=SPEED), early, late)
-    assert faster.passed is True
+    assert faster.answer == "yes"
     assert faster.numbers.startswith("0.500 ± 0.082 against 0.125 ± 0.020: +0.375 ")
 
 
@@ -128,14 +153,15 @@ def test_improvement_over_the_levels_there_are() -> None:
     test = Improves(SC, BASELINE, (1, 2, 3))
     assert str(test) == "sc is likely to beat drqn, levels 1 to 3 together"
     first = [sc(1, HIGH), drqn(1, LOW)]
-    assert outcome(test, *first).passed is True
+    assert outcome(test, *first).answer == "yes"
     sure = "probability of improvement 1.000 [1.000, 1.000]"
     assert outcome(test, *first).numbers == f"{sure} on level 1"
     assert outcome(test, *first, sc(3, HIGH), drqn(3, LOW)).numbers == f"{sure} on levels 1, 3"
     whole = [*first, sc(2, HIGH), drqn(2, LOW), sc(3, HIGH), drqn(3, LOW)]
     assert outcome(test, *whole).numbers == sure
     # A win and a loss are no improvement.
-    assert outcome(test, *first, sc(2, LOW), drqn(2, HIGH)).passed is False
+    assert outcome(test, *first, sc(2, LOW), drqn(2, HIGH)).answer == "no"
+    assert outcome(test, sc(1, MIDDLE), drqn(1, (0.4, 0.5, 0.55))).answer == "undecided"
     assert outcome(test, sc(1, HIGH), drqn(2, LOW)) == Outcome(None, "")
 
 
@@ -148,10 +174,13 @@ def test_any_of() -> None:
         for gate in ("masking", "dropout")
     )
     found = outcome(AnyOf(tests), masked, dropped, base)
-    assert found.passed is True
+    assert found.answer == "yes"
     assert found.numbers.count("against 0.500 ± 0.082") == 2
-    assert outcome(AnyOf(tests[1:]), dropped, base).passed is False
-    assert outcome(AnyOf(tests), masked, base).passed is None
+    assert outcome(AnyOf(tests[1:]), dropped, base).answer == "no"
+    assert outcome(AnyOf(tests), masked, base).answer == "yes"  # One is enough.
+    assert outcome(AnyOf(tests), dropped, base) == Outcome(None, "")
+    assert str(decide([AnyOf(tests)], Data([masked, base]))) == "holds"
+    assert decide([AnyOf(tests)], Data([dropped, base])).missing == (tests[0].ours,)
     assert " or " in str(AnyOf(tests))
 
 
@@ -160,19 +189,32 @@ def test_few_admissible_commands() -> None:
         return drqn(1, MIDDLE, columns={"admissible_commands": np.full((3, 4), count)})
 
     test = FewAdmissible(Cell(BASELINE, 1))
-    assert outcome(test, with_commands(2.5)) == Outcome(True, "2.5 of 8 commands")
-    assert outcome(test, with_commands(4.0)) == Outcome(False, "4.0 of 8 commands")
+    assert outcome(test, with_commands(2.5)) == Outcome("yes", "2.5 of 8 commands")
+    assert outcome(test, with_commands(4.0)) == Outcome("no", "4.0 of 8 commands")
+
+
+def test_what_a_record_does_not_tell_is_not_tested() -> None:
+    whole = drqn(1, MIDDLE)
+    bare = replace(whole, columns={"fraction_average": whole.columns["fraction_average"]})
+    assert outcome(Reaches(Cell(BASELINE, 1), 0.5), bare).answer == "yes"
+    assert outcome(FewAdmissible(Cell(BASELINE, 1)), bare) == Outcome(None, "")
+    cells = Cell(BASELINE, 1), Cell(SC, 1)
+    assert outcome(Better(*cells, measure=SCORE), bare, sc(1, MIDDLE)) == Outcome(None, "")
+    assert np.isnan(HIGHEST.of(bare)).all()
+    nothing = replace(whole, columns={"fraction_average": np.full((3, 4), np.nan)})
+    assert np.isnan(FINAL.of(nothing)).all()
+    assert np.isnan(SPEED.of(nothing)).all()
 
 
 def test_only_finished_runs_of_the_paper_count() -> None:
     test = Reaches(Cell(SC, 1), 0.5)
-    assert outcome(test, sc(1, HIGH)).passed is True
-    assert outcome(test, sc(2, HIGH)).passed is None
-    assert outcome(test, sc(1, HIGH[:2])).passed is None  # Two seeds are too few.
-    assert outcome(test, sc(1, HIGH, batch_size=64)).passed is None
-    assert outcome(test, sc(1, HIGH, steps=100_000)).passed is None
+    assert outcome(test, sc(1, HIGH)).answer == "yes"
+    assert outcome(test, sc(2, HIGH)).answer is None
+    assert outcome(test, sc(1, HIGH[:2])).answer is None  # Two seeds are too few.
+    assert outcome(test, sc(1, HIGH, batch_size=64)).answer is None
+    assert outcome(test, sc(1, HIGH, steps=100_000)).answer is None
     unfinished = sc(1, (0.9, 0.9, 0.9), rise=(1, 1, 1, float("nan")))
-    assert outcome(test, unfinished).passed is None
+    assert outcome(test, unfinished).answer is None
 
 
 def test_other_games_have_their_own_scale_and_measure() -> None:
@@ -184,7 +226,7 @@ def test_other_games_have_their_own_scale_and_measure() -> None:
     record = on_zork(SC, (5, 10, 30, 34), seeds=3)
     test = Reaches(cell, 35.0, SCORE)
     assert str(test) == "sc on zork1: at least 35"
-    assert outcome(test, record) == Outcome(False, "34.000 ± 0.000")
+    assert outcome(test, record) == Outcome("no", "34.000 ± 0.000")
     assert str(Better(cell, Cell(BASELINE, "zork1"))) == "sc is better than drqn, zork1"
     claim = Claim("z", "Zork", "It waits.", "so", (test, Reaches(Cell(SC, 3), 0.5)))
     assert "\nNot yet run: level 3, zork1: sc.\n" in claims_page(judge([], (claim,)), "x")
@@ -214,15 +256,20 @@ def test_short_runs_count_where_there_are_no_others() -> None:
     brief_drqn = on_zork(BASELINE, (1, 1, 1, 1), seeds=3, **short)
     long_sc = on_zork(SC, (5, 6, 7, 8), seeds=3)
     end = Reaches(Cell(SC, "zork1"), 4.0, SCORE)
-    assert outcome(end, brief_sc) == Outcome(True, "4.000 ± 0.000")
-    assert outcome(end, brief_sc, long_sc) == Outcome(True, "8.000 ± 0.000")
+    assert outcome(end, brief_sc) == Outcome("yes", "4.000 ± 0.000")
+    assert outcome(end, brief_sc, long_sc) == Outcome("yes", "8.000 ± 0.000")
+    # Too few of them count for nothing.
+    assert outcome(end, brief_sc, long_sc.only([0, 1])) == Outcome("yes", "4.000 ± 0.000")
     better = Better(Cell(SC, "zork1"), Cell(BASELINE, "zork1"), SCORE)
-    assert outcome(better, brief_sc, brief_drqn).passed is True
-    assert outcome(better, long_sc, brief_drqn).passed is None
+    assert outcome(better, brief_sc, brief_drqn).answer == "yes"
+    assert outcome(better, long_sc, brief_drqn).answer is None
     other = on_zork(SC, (9, 9, 9, 9), seeds=3, **short | {"steps": 400_000})
-    assert outcome(end, other).passed is None
+    assert outcome(end, other).answer is None
     claim = Claim("z", "Zork", "It waits.", "so", (end,))
-    told = "These runs are at the scale short: 500,000 steps in place of 2,000,000, "
+    page = claims_page(judge([brief_sc], (claim,)), "x")
+    assert "activation relu in place of elu" in page
+    assert "adam by head false in place of true" in page
+    told = "These runs are at the scale short: steps 500,000 in place of 2,000,000, "
     assert told in claims_page(judge([brief_sc], (claim,)), "x")
     assert told not in claims_page(judge([long_sc], (claim,)), "x")
     assert told not in claims_page(judge([], (claim,)), "x")
@@ -245,21 +292,30 @@ def test_measures_of_the_score() -> None:
 
 
 def test_half_of_the_steps() -> None:
-    test = NotWorseAtHalf(Cell(SC, "zork1"), Cell(AE_DQN, "zork1"), within=3.5)
+    test = NotWorseAtHalf(Cell(SC, "zork1"), Cell(AE_DQN, "zork1"))
     assert str(test) == ("sc after half of the steps is at most 3.5 below the end of ae-dqn, zork1")
     theirs = on_zork(AE_DQN, (0, 0, 0, 20), seeds=3)
     near = outcome(test, on_zork(SC, (0, 16.5, 0, 0), seeds=3), theirs)
-    assert near == Outcome(True, "16.500 ± 0.000 against 20.000 ± 0.000: -3.500 [-3.500, -3.500]")
-    assert outcome(test, on_zork(SC, (40, 16.25, 40, 40), seeds=3), theirs).passed is False
-    assert outcome(test, theirs).passed is None
+    assert near == Outcome("yes", "16.500 ± 0.000 against 20.000 ± 0.000: -3.500 [-3.500, -3.500]")
+    assert outcome(test, on_zork(SC, (40, 16.25, 40, 40), seeds=3), theirs).answer == "no"
+    assert outcome(test, theirs).answer is None
 
 
 def test_two_that_learned_nothing_are_not_called_comparable() -> None:
     (claim,) = [each for each in CLAIMS if each.id == "zork-half-of-the-steps"]
     learned, nothing = (0, 12, 12, 12), (0, 0, 0, 0)
-    for scores, passed in ((learned, [True, True]), (nothing, [False, True])):
+    for scores, answer in ((learned, "yes"), (nothing, "no")):
         both = on_zork(SC, scores, seeds=3), on_zork(AE_DQN, scores, seeds=3)
-        assert [outcome(test, *both).passed for test in claim.tests] == passed
+        assert [outcome(test, *both).answer for test in claim.tests] == [answer]
+
+
+def test_one_run_that_passes_the_mark_is_enough() -> None:
+    test = NoneReaches(Cell(SC, "zork1"), 35.0, HIGHEST)
+    assert str(test) == "sc on zork1: below 35 in every seed"
+    record = on_zork(SC, (5, 34, 30, 30))  # With half a point more in one seed.
+    found = Outcome("yes", "34.200 ± 0.187, the largest 34.500")
+    assert outcome(test, record) == found
+    assert outcome(NoneReaches(Cell(SC, "zork1"), 34.5, HIGHEST), record).answer == "no"
 
 
 def test_switches_make_another_condition() -> None:
@@ -267,8 +323,8 @@ def test_switches_make_another_condition() -> None:
     test = Better(Cell(BASELINE, "zork1"), Cell(NO_LOOK, "zork1"), SCORE)
     assert str(test) == "drqn is better than drqn with no look, zork1"
     base, without = on_zork(BASELINE, (5, 5, 5, 9)), on_zork(NO_LOOK, (5, 5, 5, 7))
-    assert outcome(test, base, without).passed is True
-    assert outcome(test, base).passed is None
+    assert outcome(test, base, without).answer == "yes"
+    assert outcome(test, base).answer is None
     assert outcome(test, without, on_zork(Condition("drqn", priority=False), (5,) * 4)) == (
         Outcome(None, "")
     )
@@ -299,6 +355,22 @@ def test_verdicts(finals: dict[int, tuple[float, ...]], word: str, told: str) ->
     assert verdict.missing == tuple(Cell(SC, level) for level in (1, 2) if level not in finals)
 
 
+@pytest.mark.parametrize(
+    ("answers", "word"),
+    [
+        (("yes", "yes"), "holds"),
+        (("yes", "undecided"), "undecided"),
+        (("undecided",), "undecided"),
+        (("yes", "undecided", "no"), "partly"),
+        (("no", "undecided"), "does not hold"),
+        ((None, "no"), "does not hold"),
+        ((None,), "not yet run"),
+    ],
+)
+def test_answers_add_up(answers: tuple[Answer | None, ...], word: str) -> None:
+    assert Verdict(tuple(Outcome(one, "") for one in answers), ()).word == word
+
+
 def test_a_test_on_some_levels_holds_so_far() -> None:
     test = Improves(SC, BASELINE, (1, 2))
     verdict = decide([test], Data([sc(1, HIGH), drqn(1, LOW)]))
@@ -310,7 +382,7 @@ def test_a_test_on_some_levels_holds_so_far() -> None:
 
 def as_the_paper_says() -> list[Record]:
     """A world in which every sentence is true."""
-    solved, stuck = (0.93, 0.94, 0.95, 0.94, 0.95), (0.28, 0.3, 0.31, 0.29, 0.32)
+    solved, stuck = (0.97, 0.98, 0.99, 0.98, 0.99), (0.38, 0.4, 0.41, 0.39, 0.42)
     half = (0.5, 0.51, 0.52, 0.51, 0.5)
     records = []
 
@@ -324,17 +396,18 @@ def as_the_paper_says() -> list[Record]:
 
     for level in range(1, 8):
         hard = level > 3
-        add(level, "tabular", "oracle", less(stuck, 0.2) if hard else half)
-        add(level, "li-tabular", "oracle", less(stuck, 0.15) if hard else half)
-        add(level, "drqn", "oracle", stuck if hard else less(solved, 0.01), 1.2)
-        add(level, "sc", "oracle", [v + 0.05 for v in stuck] if hard else solved, 1.4)
+        drop = 0.05 if level > 4 else 0.0
+        add(level, "tabular", "oracle", less(stuck, 0.2 + drop) if hard else half)
+        add(level, "li-tabular", "oracle", less(stuck, 0.15 + drop) if hard else half)
+        add(level, "drqn", "oracle", less(stuck, drop) if hard else less(solved, 0.01), 1.2)
+        add(level, "sc", "oracle", less(stuck, drop - 0.05) if hard else solved, 1.4)
         base = less(stuck, 0.1)
         add(level, "drqn", "none", base, 0.5)
         for gate in ("dropout", "masking", "cqlh"):
             add(level, "drqn", gate, [v + 0.2 for v in base] if level == 1 else base, 0.5)
-        plain = less(stuck, 0.07) if hard else (half if level == 3 else less(solved, 0.01))
+        plain = less(stuck, 0.09) if hard else (half if level == 3 else less(solved, 0.01))
         add(level, "sc", "none", plain, 0.9)
-        add(level, "sc", "masking", less(stuck, 0.01) if hard else less(solved, 0.005), 1.1)
+        add(level, "sc", "masking", less(stuck, 0.05) if hard else less(solved, 0.005), 1.1)
         for gate in ("dropout", "cqlh"):
             add(level, "sc", gate, less(plain, 0.01), 0.9)
     scores = {
@@ -368,7 +441,7 @@ def test_claims_fail_where_they_are_false(ideal: list[Record]) -> None:
             int(record.game[-1]),
             record.agent,
             record.gate,
-            (0.94, 0.95, 0.96, 0.94, 0.95),
+            (0.96, 0.97, 0.98, 0.96, 0.97),
             columns={"admissible_commands": np.full((5, 4), 300.0)},
         )
         for record in ideal
@@ -379,7 +452,10 @@ def test_claims_fail_where_they_are_false(ideal: list[Record]) -> None:
     half = {"baseline-well-to-level-3", "sc-solves-baseline-cannot"}
     half |= {"only-masking-solves-level-3", "faster-from-level-4", "zork-look"}
     expected = {id_: "holds" if id_ in true else "does not hold" for id_ in found}
-    assert found == expected | dict.fromkeys(half, "partly")
+    # Whether one is likely to beat the other is open where both do the same.
+    likely = {"masking-best", "sc-mitigates", "enhancements-improve"}
+    expected |= dict.fromkeys(half, "partly") | dict.fromkeys(likely, "undecided")
+    assert found == expected
 
 
 def test_claims_are_told_apart() -> None:
@@ -415,7 +491,7 @@ def test_page_of_claims() -> None:
     page = claims_page(judged, "grue report x --claims y")
     assert page.startswith("# The paper's claims, tested\n")
     assert "Made by `grue report x --claims y`: do not edit." in page
-    assert "## On SaladWorld\n\nOf 2 claims, 1 holds partly, 1 is not yet run.\n\n|" in page
+    assert "## On SaladWorld\n\nOf 2 claims, 1 holds partly so far, 1 is not yet run.\n\n|" in page
     assert "## On Zork I" not in page
     told = "partly so far, 1 of 3 tests not yet run"
     assert f"| [rises](#rises) | “It rises.” | {told} |" in page
@@ -449,13 +525,18 @@ def test_claims_on_zork_have_a_table_of_their_own() -> None:
 
 
 def test_counts() -> None:
-    def of(*passed: bool | None) -> Judged:
+    def of(*answers: Answer | None, missing: tuple[Cell, ...] = ()) -> Judged:
         claim = Claim("a", "b", "c", "d", ())
-        return Judged(claim, Verdict(tuple(Outcome(one, "") for one in passed), ()))
+        return Judged(claim, Verdict(tuple(Outcome(one, "") for one in answers), missing))
 
-    judged = [of(True), of(True), of(True, False), of(False), of(None)]
-    assert counts(judged) == "2 hold, 1 holds partly, 1 does not hold, 1 is not yet run"
-    assert counts(judged[3:] * 2) == "2 do not hold, 2 are not yet run"
+    so_far = of("yes", missing=(Cell(SC, 1),))
+    judged = [of("yes"), of("yes"), so_far, of("yes", "no"), of("undecided"), of("no"), of(None)]
+    assert counts(judged) == (
+        "2 hold, 1 holds so far, 1 holds partly, 1 does not hold, 1 is undecided, 1 is not yet run"
+    )
+    assert counts([so_far, of("no"), of(None)] * 2) == (
+        "2 hold so far, 2 do not hold, 2 are not yet run"
+    )
 
 
 def test_command_writes_the_page_alone(

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 
+from grue.experiments.thinning import SOLVED
 from grue.games import zork
-from grue.reports.claims import NEAR, SOLVES, WELL, Judged
+from grue.reports.claims import WELL, Judged
+from grue.reports.criteria import NEAR, NEAR_POINTS
 from grue.reports.reproduce import tell_levels
 from grue.reports.statistics import RESAMPLES
-from grue.reports.verdicts import LEAST_SEEDS, SHORT
-from grue.reports.zork_claims import NEAR_POINTS
+from grue.reports.verdicts import LEAST_SEEDS, SHORT, Verdict
 from grue.training.config import TrainConfig
 
-RESULTS = {True: "yes", False: "no", None: "not yet run"}
 HEADING = "# The paper's claims, tested"
 SCALE, ZORK = TrainConfig(), TrainConfig(game=zork.NAME)
 
@@ -27,15 +28,23 @@ def terms() -> tuple[str, ...]:
         f"Only runs with the paper's settings, trained to the end ({SCALE.steps:,} steps, on "
         f"Zork I {ZORK.steps:,}), count, and only conditions with at least {LEAST_SEEDS} of them; "
         "for a game that has none, those at the scale short.",
-        f"A level is solved where the mean at the end is at least {SOLVES:g} (with ε = "
-        f"{SCALE.epsilon_end:g} no agent stays at 1), and done well at {WELL:g}. One condition is "
-        "above or better than another where the interval of the difference of their means lies "
-        f"above 0; it is near another where the means differ by at most {NEAR:g}, on Zork I by "
-        f"{NEAR_POINTS:g} points. It is likely to beat another "
-        "where the interval of the probability of improvement lies above 1/2.",
-        "A claim holds if all its tests pass, partly if some do, and does not hold if none does. "
-        "“So far” means that runs are missing.",
+        f"A level is solved where the mean at the end is at least {SOLVED:g}, and done well at "
+        f"{WELL:g}. One condition is above or better than another where the interval of the "
+        "difference of their means lies above 0, and is not where the interval holds 0 and ends "
+        f"at {NEAR:g} at most, on Zork I at {NEAR_POINTS:g} points: a difference of so much is "
+        "none. It is near another where the whole interval is within that. It is likely to beat "
+        "another where the interval of the probability of improvement lies above 1/2, and is not "
+        "where it lies below. Between yes and no a test is undecided: its runs allow for both.",
+        "With three or five seeds such intervals are rather too narrow: of two conditions that are "
+        "the same, one comes out as better than the other more often than in one case of forty.",
+        "A claim holds if all its tests pass, partly if some pass and some do not, does not hold "
+        "if none passes and some do not, and is undecided otherwise. “So far” means that runs are "
+        "missing, and that more of them may change it.",
     )
+
+
+def needs_note(verdict: Verdict) -> bool:
+    return verdict.word in ("partly", "does not hold", "undecided")
 
 
 def missing_words(judged: Judged) -> str:
@@ -50,18 +59,20 @@ def missing_words(judged: Judged) -> str:
 
 
 def counts(judged: Sequence[Judged]) -> str:
-    """ "7 hold, 2 hold partly, 1 does not hold, 16 are not yet run"."""
-    words = [one.verdict.word for one in judged]
-    names = (
-        ("holds", "hold", "holds"),
-        ("partly", "hold partly", "holds partly"),
-        ("does not hold", "do not hold", "does not hold"),
-        ("not yet run", "are not yet run", "is not yet run"),
-    )
+    """ "2 hold, 5 hold so far, 1 does not hold, 16 are not yet run"."""
+    names = {
+        "holds": ("holds", "hold"),
+        "partly": ("holds partly", "hold partly"),
+        "does not hold": ("does not hold", "do not hold"),
+        "undecided": ("is undecided", "are undecided"),
+        "not yet run": ("is not yet run", "are not yet run"),
+    }
+    kinds = [(one.verdict.word, one.verdict.open) for one in judged]
     return ", ".join(
-        f"{count} {one if count == 1 else many}"
-        for word, many, one in names
-        if (count := words.count(word))
+        f"{count} {names[word][count > 1]}{' so far' * so_far}"
+        for word in names
+        for so_far in (False, True)
+        if (count := kinds.count((word, so_far)))
     )
 
 
@@ -77,13 +88,25 @@ def _shortness(judged: Judged) -> str:
         return ""
     cell = judged.claim.tests[0].cells[0]
     short, paper = cell.config(SHORT), cell.config()
-    return (
-        f"These runs are at the scale short: {short.steps:,} steps in place of {paper.steps:,}, ε "
-        f"falls over {short.epsilon_steps:,} in place of {paper.epsilon_steps:,}, and ae-dqn is "
-        f"smaller than its authors' ({short.value_filters} filters of each height in place of "
-        f"{paper.value_filters}, words of {short.word_vector} numbers in place of "
-        f"{paper.word_vector})."
+    other = {
+        field.name: (now, then)
+        for field in fields(short)
+        if (now := getattr(short, field.name)) != (then := getattr(paper, field.name))
+    }
+    told = ", ".join(
+        f"{name.replace('_', ' ')} {_told(other[name][0])} in place of {_told(other[name][1])}"
+        for name in sorted(other, key=lambda name: name != "steps")
     )
+    return (
+        f"These runs are at the scale short: {told}. What agents would come to in the paper's "
+        "steps they do not tell."
+    )
+
+
+def _told(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def by_subject(judged: Sequence[Judged]) -> dict[str, list[Judged]]:
@@ -125,9 +148,9 @@ def _section(judged: Judged) -> list[str]:
     if verdict.run:
         lines += ["", "| test | passes | numbers |", "|---|---|---|"]
         for test, outcome in zip(claim.tests, verdict.outcomes, strict=True):
-            if outcome.passed is not None:
-                lines.append(f"| {test} | {RESULTS[outcome.passed]} | {outcome.numbers} |")
-    if claim.note and verdict.word in ("partly", "does not hold"):
+            if outcome.answer is not None:
+                lines.append(f"| {test} | {outcome.answer} | {outcome.numbers} |")
+    if claim.note and needs_note(verdict):
         lines += ["", claim.note]
     if verdict.missing:
         lines += ["", f"Not yet run: {missing_words(judged)}."]

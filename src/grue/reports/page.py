@@ -11,7 +11,7 @@ from typing import Any
 from grue.experiments.records import Record
 from grue.experiments.thinning import SOLVED
 from grue.reports.claims import Judged
-from grue.reports.claims_page import RESULTS, by_subject, missing_words, tally, terms
+from grue.reports.claims_page import by_subject, missing_words, needs_note, tally, terms
 from grue.reports.page_style import STYLE
 from grue.reports.picture import DOTS, short_number
 from grue.reports.summary import COLUMNS, Named, Row, cells
@@ -21,9 +21,11 @@ SIGNS: dict[str, tuple[str, str]] = {
     "holds": ("yes", "✓"),
     "partly": ("partly", "◐"),
     "does not hold": ("no", "✗"),
+    "undecided": ("open", "?"),
     "not yet run": ("open", "·"),
 }
 """The colour's name and the sign of a verdict."""
+ANSWERS = {"yes": "yes", "no": "no", "undecided": "open"}
 NUMERIC = ("steps", "fraction of subtasks", "IQM [95% interval]", "first win", "solved", "score")
 
 
@@ -125,20 +127,22 @@ def _claims(judged: Sequence[Judged]) -> str:
 def _claim(judged: Judged) -> str:
     claim, verdict = judged.claim, judged.verdict
     kind, sign = SIGNS[verdict.word]
-    told = f"<span class='verdict {kind}'>{sign} {escape(str(verdict))}</span>"
+    # What stands only so far is not as plain to see.
+    sure = " sofar" * verdict.open
+    told = f"<span class='verdict {kind}{sure}'>{sign} {escape(str(verdict))}</span>"
     body = f"<p class=grey>{escape(claim.where)}. Tested: {escape(claim.test)}.</p>"
     tests = [
         [
             f"<td>{escape(str(test))}</td>",
-            f"<td class='{'yes' if outcome.passed else 'no'}'>{RESULTS[outcome.passed]}</td>",
+            f"<td class='{ANSWERS[outcome.answer]}'>{outcome.answer}</td>",
             f"<td>{escape(outcome.numbers)}</td>",
         ]
         for test, outcome in zip(claim.tests, verdict.outcomes, strict=True)
-        if outcome.passed is not None
+        if outcome.answer is not None
     ]
     if tests:
         body += _table(("test", "passes", "numbers"), tests)
-    if claim.note and verdict.word in ("partly", "does not hold"):
+    if claim.note and needs_note(verdict):
         body += f"<p>{escape(claim.note)}</p>"
     if verdict.missing:
         body += f"<p class=grey>Not yet run: {escape(missing_words(judged))}.</p>"

@@ -51,6 +51,7 @@ details details { background: var(--paper); }
 summary { cursor: pointer; padding: 0.5rem 0.75rem; }
 .inside { padding: 0 0.75rem 0.5rem; }
 .verdict { font-weight: 600; }
+.sofar { font-weight: 400; }
 .yes { color: var(--yes); }
 .no { color: var(--no); }
 .partly { color: var(--partly); }
