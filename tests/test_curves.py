@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 from grue.errors import GrueError, UsageError
-from grue.reports.curves import describe, draw_curves, learning_curves
+from grue.reports.curves import Missing, describe, draw_curves, draw_panels, learning_curves
 from grue.reports.picture import COLOURS, short_number
+from grue.reports.styles import FIXED
 from grue.training.config import TrainConfig
 
 NAN = float("nan")
@@ -135,10 +136,11 @@ def test_the_picture_is_drawn(tmp_path: Path) -> None:
     height, width = image.shape[:2]
     assert 400 < height < 1200
     assert 1500 < width < 2500
-    for colour in COLOURS[:2]:
+    colours = [FIXED["drqn"], FIXED["sc + masking"]]
+    for colour in colours:
         near = np.abs(image - matplotlib.colors.to_rgb(colour)).max(2) < 0.02
         assert near.sum() > 500  # A line in each panel, and one in the legend.
-    for colour in COLOURS[2:]:
+    for colour in {*COLOURS[:-1], FIXED["sc"], FIXED["sc + oracle"]} - {*colours}:
         near = np.abs(image - matplotlib.colors.to_rgb(colour)).max(2) < 0.02
         assert near.sum() == 0
     edges = image[:5].min(), image[-5:].min(), image[:, :5].min(), image[:, -5:].min()
@@ -152,8 +154,7 @@ def test_words_of_the_picture(tmp_path: Path) -> None:
     assert {"Gates", "saladworld-1", "saladworld-2", "saladworld-3"} <= set(said)
     assert "drqn (2 to 3 seeds)" in said
     assert "sc + masking (2 to 3 seeds)" in said
-    note = "mean ± standard deviation over the seeds; moving average of 20,000 steps"
-    assert note in said
+    assert "mean and each seed; moving average of 20,000 steps" in said
     assert said.count("training steps") == 3
     assert said.count("fraction of subtasks") == 1
     assert "30k" in said
@@ -161,6 +162,33 @@ def test_words_of_the_picture(tmp_path: Path) -> None:
     one = draw_curves([made(0, [0.5])], tmp_path / "one.svg", "score_average").read_text()
     said = re.findall(r"<!-- (.*?) -->", one)
     assert {"sc (1 seed)", "score", "moving average of 20,000 steps"} <= set(said)
+
+
+def test_a_few_seeds_are_drawn_one_by_one(tmp_path: Path) -> None:
+    """A band would tell nothing of two that learned and one that did not."""
+    ends = {2: [0.1, 0.9], 5: [0.1, 0.9, 0.5, 0.4, 0.3]}
+    few, many = ([made(i, [0.0, end]) for i, end in enumerate(ends[n])] for n in (2, 5))
+    thin = "stroke-opacity: 0.55"
+    texts = {
+        name: draw_curves(runs, tmp_path / f"{name}.svg").read_text()
+        for name, runs in (("few", few), ("many", many))
+    }
+    assert texts["few"].count(thin) == 2
+    assert texts["many"].count(thin) == 0
+    assert "mean and each seed" in texts["few"]
+    assert "mean ± standard deviation over the seeds" in texts["many"]
+    other = [replace(run, config=replace(run.config, agent="drqn")) for run in few]
+    both = draw_curves([*other, *many], tmp_path / "both.svg").read_text()
+    told = "mean ± standard deviation over the seeds, each seed where there are at most 3"
+    assert told in both
+
+
+def test_what_is_missing_is_told(tmp_path: Path) -> None:
+    panels = learning_curves([made(0, [0.1, 0.2])])
+    missing = Missing(("drqn",), "levels 1-2")
+    path = draw_panels(panels, tmp_path / "a.svg", "fraction", None, {20_000}, missing)
+    said = re.findall(r"<!-- (.*?) -->", path.read_text())
+    assert {"drqn (not run)", "not run: levels 1-2"} <= set(said)
 
 
 def test_files_are_whole_and_repeatable(tmp_path: Path) -> None:

@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
 from grue.errors import GrueError, UsageError
 from grue.experiments.scales import LEVEL
 from grue.reports.picture import (
-    COLOURS,
     GREY,
     INK,
     LABEL,
+    NOT_RUN,
     SMALL,
     count_seeds,
     draw_legend,
@@ -29,14 +29,13 @@ from grue.reports.picture import (
     new_figure,
     save_picture,
 )
+from grue.reports.styles import Style, styles_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 SPREAD = "mean ± standard deviation over the seeds"
-HATCHES = ("", "////", "....")
-"""Where there are more conditions than colours."""
 
 
 @runtime_checkable
@@ -141,14 +140,6 @@ def draw_bar_groups(
     return save_picture(path, lambda: _draw(bars, games, labels, title, ylabel, note, top))
 
 
-def bar_styles(labels: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Colour and hatching of each condition, in the order of the curves' colours."""
-    return {
-        label: {"facecolor": COLOURS[i % len(COLOURS)], "hatch": HATCHES[i // len(COLOURS) % 3]}
-        for i, label in enumerate(labels)
-    }
-
-
 def _draw(
     bars: Sequence[Bar],
     games: Sequence[str],
@@ -160,10 +151,10 @@ def _draw(
 ) -> Figure:
     from matplotlib.patches import Patch
 
-    styles = bar_styles(labels)
+    styles = styles_of(labels)
     counts = {label: [len(bar.seeds) for bar in bars if bar.label == label] for label in labels}
     texts = [
-        f"{label} ({count_seeds(counts[label])})" if counts[label] else f"{label} (not run)"
+        f"{label} ({count_seeds(counts[label])})" if counts[label] else f"{label} ({NOT_RUN})"
         for label in labels
     ]
     width = min(max(5.2, 1.6 + 0.26 * len(games) * (len(labels) + 1)), 12.0)
@@ -177,9 +168,9 @@ def _draw(
         axes.set_ylim(0, 1.04 * top)
     else:
         axes.set_ylim(bottom=0)
-    handles = [Patch(edgecolor="white", **styles[label]) for label in labels]
+    handles = [Patch(edgecolor="white", **styles[label].bar) for label in labels]
     if len(bars) < len(games) * len(labels):
-        note += "; – not run"
+        note += f"; – {NOT_RUN}"
     draw_legend(figure, handles, texts, across, note)
     return figure
 
@@ -189,7 +180,7 @@ def _draw_groups(
     bars: Sequence[Bar],
     games: Sequence[str],
     labels: Sequence[str],
-    styles: Mapping[str, Mapping[str, Any]],
+    styles: Mapping[str, Style],
 ) -> None:
     found = {(bar.game, bar.label): bar for bar in bars}
     width = 0.82 / len(labels)
@@ -200,7 +191,9 @@ def _draw_groups(
             if bar is None:
                 axes.text(at, 0, "–", ha="center", va="bottom", size=SMALL, color=GREY)
                 continue
-            axes.bar(at, bar.value, width * 0.9, edgecolor="white", linewidth=0, **styles[label])
+            axes.bar(
+                at, bar.value, width * 0.9, edgecolor="white", linewidth=0, **styles[label].bar
+            )
             if bar.below or bar.above:
                 axes.errorbar(
                     at,

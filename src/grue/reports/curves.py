@@ -7,11 +7,11 @@ and ``draw_curves`` draws it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -20,8 +20,7 @@ from grue.agents.registry import AGENTS
 from grue.errors import GrueError, UsageError
 from grue.experiments.conditions import Condition
 from grue.reports.picture import (
-    COLOURS,
-    DASHES,
+    NOT_RUN,
     count_seeds,
     draw_legend,
     dress_steps,
@@ -30,6 +29,7 @@ from grue.reports.picture import (
     panel_grid,
     save_picture,
 )
+from grue.reports.styles import Style, styles_of
 from grue.training.config import TrainConfig
 
 if TYPE_CHECKING:
@@ -43,6 +43,8 @@ NAMES = {
 }
 NO_SWITCHES = ("game", "agent", "gate", "seeds", "steps", "metrics_every")
 """Settings that do not make another condition, or that every label has."""
+FEW_SEEDS = 3
+"""A band would hide how such few differ: each is drawn by itself."""
 
 
 @runtime_checkable
@@ -70,12 +72,30 @@ class Curve:
     mean: np.ndarray
     deviation: np.ndarray
     """Of the seeds as they are (divided by n); 0 for one seed."""
+    of_seeds: np.ndarray
+    """The seeds as rows."""
+
+    @property
+    def is_of_few(self) -> bool:
+        return 1 < len(self.seeds) <= FEW_SEEDS
 
 
 @dataclass(frozen=True)
 class Panel:
     game: str
     curves: tuple[Curve, ...]
+
+
+class Missing(NamedTuple):
+    """What a picture should show and cannot."""
+
+    labels: tuple[str, ...]
+    """Conditions that were run nowhere."""
+    games: str
+    """In words, those that nothing was run on."""
+
+
+NOTHING_MISSING = Missing((), "")
 
 
 def learning_curves(runs: Sequence[Logged], column: str = "fraction_average") -> tuple[Panel, ...]:
@@ -115,10 +135,15 @@ def draw_curves(
 
 
 def draw_panels(
-    panels: Sequence[Panel], path: str | Path, column: str, title: str | None, windows: set[int]
+    panels: Sequence[Panel],
+    path: str | Path,
+    column: str,
+    title: str | None,
+    windows: set[int],
+    missing: Missing = NOTHING_MISSING,
 ) -> Path:
     """Writes curves to a picture; ``windows`` are those of the moving averages."""
-    return save_picture(path, lambda: _draw(panels, column, title, windows))
+    return save_picture(path, lambda: _draw(panels, column, title, windows, missing))
 
 
 def describe(config: TrainConfig, switches: Sequence[str] = ()) -> str:
@@ -184,6 +209,7 @@ def _curve(runs: Sequence[Logged], switches: Sequence[str], column: str) -> Curv
         steps=grid,
         mean=values.mean(0),
         deviation=values.std(0),
+        of_seeds=values,
     )
 
 
@@ -194,46 +220,46 @@ def _finite(run: Logged, column: str) -> tuple[np.ndarray, np.ndarray]:
     return np.asarray(run.metrics["step"])[known], values[known]
 
 
-def _draw(panels: Sequence[Panel], column: str, title: str | None, windows: set[int]) -> Figure:
+def _draw(
+    panels: Sequence[Panel], column: str, title: str | None, windows: set[int], missing: Missing
+) -> Figure:
     from matplotlib.lines import Line2D
 
-    styles = curve_styles(panels)
-    entries = _legend_entries(panels, styles)
-    texts = [text for text, _ in entries]
+    styles = styles_of([*labels_in(panels), *missing.labels])
+    texts = _legend_texts(panels, styles)
     figure, grid, across = panel_grid(len(panels), texts, title)
     for axes, panel in zip(grid, panels, strict=True):
         _draw_panel(axes, panel, styles)
         if column in ("fraction", "fraction_average"):
             axes.set_ylim(-0.02, 1.04)
     label_axes(grid, "training steps", NAMES.get(column, column.replace("_", " ")))
-    handles = [Line2D([], [], linewidth=2.2, **style) for _, style in entries]
-    draw_legend(figure, handles, texts, across, _note(panels, column, windows))
+    handles = [Line2D([], [], linewidth=2.2, **style.line) for style in styles.values()]
+    draw_legend(figure, handles, texts, across, _note(panels, column, windows, missing.games))
     return figure
 
 
-def curve_styles(panels: Sequence[Panel]) -> dict[str, dict[str, Any]]:
-    """Colour and dashes of each condition, the same in all panels."""
+def labels_in(panels: Sequence[Panel]) -> list[str]:
+    """The conditions of some panels, sorted."""
     curves = sorted((c for panel in panels for c in panel.curves), key=lambda c: c.order)
-    labels = dict.fromkeys(curve.label for curve in curves)
-    return {
-        label: {"color": COLOURS[i % len(COLOURS)], "linestyle": DASHES[i // len(COLOURS) % 3]}
-        for i, label in enumerate(labels)
-    }
+    return list(dict.fromkeys(curve.label for curve in curves))
 
 
-def _draw_panel(axes: Axes, panel: Panel, styles: Mapping[str, Mapping[str, Any]]) -> None:
+def _draw_panel(axes: Axes, panel: Panel, styles: Mapping[str, Style]) -> None:
     for curve in panel.curves:
-        draw_curve(axes, curve, styles[curve.label])
+        draw_curve(axes, curve, styles[curve.label].line)
     head_panel(axes, panel.game)
     dress_steps(axes, int(max(curve.steps[-1] for curve in panel.curves)))
 
 
 def draw_curve(axes: Axes, curve: Curve, style: Mapping[str, Any]) -> None:
-    """A line and the band of its deviation."""
-    low, high = curve.mean - curve.deviation, curve.mean + curve.deviation
-    axes.fill_between(
-        curve.steps, low, high, color=style["color"], alpha=0.16, linewidth=0, zorder=2
-    )
+    """A line and the band of its deviation, or a thin line for each of a few seeds."""
+    if curve.is_of_few:
+        axes.plot(curve.steps, curve.of_seeds.T, linewidth=0.7, alpha=0.55, zorder=2, **style)
+    else:
+        low, high = curve.mean - curve.deviation, curve.mean + curve.deviation
+        axes.fill_between(
+            curve.steps, low, high, color=style["color"], alpha=0.16, linewidth=0, zorder=2
+        )
     # One point makes no line.
     marker = "o" if len(curve.steps) == 1 else ""
     axes.plot(
@@ -241,21 +267,34 @@ def draw_curve(axes: Axes, curve: Curve, style: Mapping[str, Any]) -> None:
     )
 
 
-def _legend_entries(
-    panels: Sequence[Panel], styles: Mapping[str, Mapping[str, Any]]
-) -> list[tuple[str, Mapping[str, Any]]]:
+def _legend_texts(panels: Sequence[Panel], labels: Iterable[str]) -> list[str]:
     counts: dict[str, list[int]] = {}
     for panel in panels:
         for curve in panel.curves:
             counts.setdefault(curve.label, []).append(len(curve.seeds))
-    return [(f"{label} ({count_seeds(counts[label])})", style) for label, style in styles.items()]
+    return [
+        f"{label} ({count_seeds(counts[label]) if label in counts else NOT_RUN})"
+        for label in labels
+    ]
 
 
-def _note(panels: Sequence[Panel], column: str, windows: set[int]) -> str:
+def spread_note(curves: Iterable[Curve]) -> str:
+    """What is drawn of the seeds beside their mean."""
+    counts = [curve.is_of_few for curve in curves if len(curve.seeds) > 1]
+    if not counts:
+        return ""
+    few = f"each seed where there are at most {FEW_SEEDS}"
+    if all(counts):
+        return "mean and each seed"
+    band = "mean ± standard deviation over the seeds"
+    return f"{band}, {few}" if any(counts) else band
+
+
+def _note(panels: Sequence[Panel], column: str, windows: set[int], missing: str) -> str:
     """How to read the lines and bands."""
-    parts = []
-    if any(len(curve.seeds) > 1 for panel in panels for curve in panel.curves):
-        parts.append("mean ± standard deviation over the seeds")
+    parts = [spread_note(curve for panel in panels for curve in panel.curves)]
     if column.endswith("_average") and len(windows) == 1:
         parts.append(f"moving average of {next(iter(windows)):,} steps")
-    return "; ".join(parts)
+    if missing:
+        parts.append(f"{NOT_RUN}: {missing}")
+    return "; ".join(filter(None, parts))

@@ -12,14 +12,14 @@ import numpy as np
 
 from grue.agents.gating import GATES, everything
 from grue.experiments.figures import BASELINE, SC_MASKING
-from grue.games import zork
 from grue.reports.bars import SPREAD, draw_bar_groups, mean_bars
 from grue.reports.curves import Curve, Panel, draw_panels, learning_curves
 from grue.reports.intervals import Mark, MarkPanel, draw_intervals
 from grue.reports.over_training import Heads, draw_heads, draw_pairs
 from grue.reports.picture import COLOURS, GREY
 from grue.reports.statistics import interquartile_mean, probability_of_improvement, steps_to_solve
-from grue.reports.summary import Named, games_of, labels_of
+from grue.reports.styles import styles_of
+from grue.reports.summary import Named, games_of, labels_of, told_by_score
 
 DIGITS = 4
 MANY = "all games"
@@ -40,8 +40,8 @@ class Drawing:
 
 def drawings(entries: Sequence[Named]) -> list[Drawing]:
     """All figures that the records have something for."""
-    counted = [entry for entry in entries if not told_by_score(entry)]
-    scored = [entry for entry in entries if told_by_score(entry)]
+    counted = [entry for entry in entries if not told_by_score(entry.game)]
+    scored = [entry for entry in entries if told_by_score(entry.game)]
     of_some = [curves(counted), scores(scored), bars(counted), iqm(counted), improvement(counted)]
     makers = (first_solve, classifier, candidates, heads)
     made = [drawing for drawing in (*of_some, *(m(entries) for m in makers)) if drawing is not None]
@@ -49,11 +49,6 @@ def drawings(entries: Sequence[Named]) -> list[Drawing]:
 
 
 # The fraction of subtasks, or the score
-
-
-def told_by_score(entry: Named) -> bool:
-    """A game made for people has one subtask, to win, and no agent comes near it."""
-    return entry.game == zork.NAME
 
 
 def curves(entries: Sequence[Named]) -> Drawing | None:
@@ -167,14 +162,16 @@ def improvement(entries: Sequence[Named]) -> Drawing | None:
 
 
 def comparisons(entries: Sequence[Named]) -> list[tuple[str, str]]:
-    """Pairs worth a look on one game: agents under the same gate, gates against none of the same
-    agent, and the paper's last agent against its baseline. The later in the list comes first."""
+    """Pairs worth a look on one game, trained as long: agents under the same gate, gates against
+    none of the same agent, and the paper's last agent against its baseline. The later in the list
+    comes first."""
     ordered = _in_order(entries)
     found = []
     for theirs, ours in combinations(ordered, 2):
         (a, b), (c, d) = ((e.record.agent, e.record.gate) for e in (ours, theirs))
         final = (a, b) == _pair(SC_MASKING) and (c, d) == _pair(BASELINE)
-        if (a != c and b == d) or (a == c and d == "none") or final:
+        as_long = ours.record.config.steps == theirs.record.config.steps
+        if as_long and ((a != c and b == d) or (a == c and d == "none") or final):
             found.append((ours.label, theirs.label))
     return found
 
@@ -314,7 +311,7 @@ def _in_order(entries: Sequence[Named]) -> list[Named]:
 
 
 def _colours(entries: Sequence[Named]) -> dict[str, str]:
-    return {label: COLOURS[i % len(COLOURS)] for i, label in enumerate(labels_of(entries))}
+    return {label: style.colour for label, style in styles_of(labels_of(entries)).items()}
 
 
 def _finals(entries: Sequence[Named]) -> dict[tuple[str, str], np.ndarray]:

@@ -17,6 +17,7 @@ from grue.reports.picture import (
     dress_steps,
     head_panel,
     label_axes,
+    panel_column,
     panel_grid,
     save_picture,
 )
@@ -24,6 +25,10 @@ from grue.reports.picture import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+
+HEAD, ROW = 0.75, 0.21
+"""Inches of a panel without its rows, and of a row."""
 
 
 @dataclass(frozen=True)
@@ -74,14 +79,18 @@ def _draw(
     last: int | None,
     middle: float | None,
 ) -> Figure:
-    labels = list(dict.fromkeys(mark.label for panel in panels for mark in panel.marks))
-    height = 0.75 + 0.21 * len(labels)
-    figure, grid, across = panel_grid(len(panels), [note], title, height=height)
-    for axes, panel in zip(grid, panels, strict=True):
+    rows = [[mark.label for mark in panel.marks] for panel in panels]
+    alike = all(labels == rows[0] for labels in rows)
+    if alike:
+        height = HEAD + ROW * len(rows[0])
+        figure, grid, across = panel_grid(len(panels), [note], title, height=height)
+    else:
+        figure, grid, across = panel_column(list(map(len, rows)), ROW, HEAD, title)
+    for axes, panel, labels in zip(grid, panels, rows, strict=True):
         if middle is not None:
             axes.axvline(middle, color=GREY, linewidth=0.9, linestyle=(0, (3, 2)), zorder=1)
-        for mark in panel.marks:
-            _draw_mark(axes, labels.index(mark.label), mark)
+        for row, mark in enumerate(panel.marks):
+            _draw_mark(axes, row, mark)
         head_panel(axes, panel.name)
         if last is None:
             dress(axes)
@@ -91,7 +100,7 @@ def _draw(
         axes.set_yticks(range(len(labels)), labels)
         axes.set_ylim(len(labels) - 0.4, -0.6)
         axes.tick_params(axis="y", length=0, labelcolor=INK)
-    label_axes(grid, below, "")
+    label_axes(grid if alike else grid[-1:], below, "")
     draw_legend(figure, [], [], across, note)
     return figure
 

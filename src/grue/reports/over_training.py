@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from grue.errors import GrueError
-from grue.reports.curves import Panel, curve_styles, draw_curve
+from grue.reports.curves import Panel, draw_curve, labels_in, spread_note
 from grue.reports.picture import (
     COLOURS,
     DASHES,
@@ -22,6 +22,7 @@ from grue.reports.picture import (
     panel_grid,
     save_picture,
 )
+from grue.reports.styles import styles_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -67,8 +68,8 @@ def _draw_pairs(
 ) -> Figure:
     from matplotlib.lines import Line2D
 
-    styles = curve_styles([first for first, _ in panels])
-    colours = {label: style["color"] for label, style in styles.items()}
+    styles = styles_of(labels_in([first for first, _ in panels]))
+    colours = {label: style.colour for label, style in styles.items()}
     kinds = [(name, {"color": GREY, "linestyle": DASHES[i]}) for i, name in enumerate(names)]
     entries = kinds + [(label, {"color": colour}) for label, colour in colours.items()]
     texts = [text for text, _ in entries]
@@ -83,7 +84,8 @@ def _draw_pairs(
         axes.set_ylim(0, None if top is None else 1.04 * top)
     label_axes(grid, "training steps", ylabel)
     handles = [Line2D([], [], linewidth=2.2, **style) for _, style in entries]
-    draw_legend(figure, handles, texts, across, "mean ± standard deviation over the seeds")
+    note = spread_note(curve for pair in panels for panel in pair for curve in panel.curves)
+    draw_legend(figure, handles, texts, across, note)
     return figure
 
 

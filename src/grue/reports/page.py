@@ -89,7 +89,8 @@ def _results(rows: Sequence[Row]) -> str:
     body = [[_cell(name, text) for name, text in _named_cells(row)] for row in rows]
     note = (
         "The fraction of subtasks done in an episode, in the last window of training: mean ± "
-        "standard deviation over the seeds; IQM is the mean of the middle half of them. Steps to "
+        "standard deviation over the seeds; IQM is the mean of the middle half of them, with its "
+        "95% interval; on Zork I of the scores. Steps to "
         f"the first win and until the moving average first reached {SOLVED:g} are medians over the "
         "seeds, with how many came to it. The score is that of the last window too."
     )
@@ -116,6 +117,9 @@ def _pictures(pictures: Sequence[Picture]) -> str:
 
 
 def _claims(judged: Sequence[Judged]) -> str:
+    """Nothing where no run is one that a claim is about."""
+    if not any(one.verdict.run for one in judged):
+        return ""
     how = "".join(f"<p>{escape(term)}</p>" for term in terms())
     parts = [
         f"<h3>{escape(subject)}</h3><p>{escape(tally(some))}</p>{''.join(map(_claim, some))}"

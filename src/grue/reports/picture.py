@@ -20,7 +20,8 @@ FORMATS = (".png", ".svg", ".pdf")
 FONT = "DejaVu Sans"  # Matplotlib brings it along, so pictures are the same everywhere.
 INK, GREY, PAPER = "#22272e", "#6b7480", "#ffffff"
 TITLE, LABEL, SMALL = 11, 9.5, 8.5
-COLOURS = ("#1f6fb4", "#d1572a", "#2c9467", "#8a5bb0", "#c7941c", "#3fa7c4", "#b83d6b", "#59636e")
+COLOURS = ("#1f6fb4", "#c2491d", "#1e8a5c", "#8a5bb0", "#a97a08", "#3fa7c4", "#b83d6b", "#59636e")
+NOT_RUN = "not run"
 DASHES = ("solid", (0, (3, 1.3)), (0, (1.2, 1.2)))
 
 
@@ -85,6 +86,16 @@ def panel_grid(
     for axes in grid[panels:]:
         axes.set_axis_off()
     return figure, grid[:panels], across
+
+
+def panel_column(
+    rows: Sequence[int], row: float, head: float, title: str | None
+) -> tuple[Figure, list[Axes], int]:
+    """The same for panels one below the other, each with its rows; the heights are in inches."""
+    height = sum(head + row * count for count in rows) + 0.65 + (0.35 if title else 0.0)
+    figure = new_figure(6.6, height, title)
+    grid = figure.subplots(len(rows), 1, squeeze=False, height_ratios=rows)
+    return figure, list(grid.flatten()), 1
 
 
 def _columns(panels: int) -> int:

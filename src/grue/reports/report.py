@@ -80,7 +80,7 @@ def _picture(drawn: Drawn, path: Path, wish: Wish) -> Picture:
     figure, scale = drawn.figure, wish.scale.name
     size = "" if scale == "paper" else f" At the {scale} scale."
     left = tell_missing(drawn.missing, wish.all_seeds)
-    caption = f"{figure.paper}: {figure.caption}.{size}" + (
+    caption = f"{figure.paper}. The paper: {figure.caption}.{size}" + (
         f" Not yet run: {left}." if left else ""
     )
     return Picture(f"Figure {figure.name}", caption, path.read_bytes())

@@ -28,7 +28,7 @@ from grue.experiments.scales import Wish, find_scale, game_name, level_of
 from grue.games import zork
 from grue.games.registry import load
 from grue.reports.bars import draw_bars
-from grue.reports.curves import NAMES, draw_panels, learning_curves
+from grue.reports.curves import NAMES, Missing, Panel, draw_panels, learning_curves
 from grue.reports.maps import draw_maps
 from grue.training.checkpoint import write_atomically
 from grue.training.config import TrainConfig, parse_seeds
@@ -138,7 +138,8 @@ def draw_figure(figure: Figure, wish: Wish, records: Sequence[Record], folder: P
     """Draws a figure from the finished runs that there are, with its numbers beside it."""
     configs = wish.configs_of(figure)
     lacking = tuple(missing(records, configs))
-    shown = [record for config in configs if (record := finished(records, config)) is not None]
+    found = [record for config in configs if (record := finished(records, config)) is not None]
+    shown = [record for record in found if _tells(record, figure)]
     if configs and not shown:
         return Drawn(figure, None, lacking, wish.all_seeds)
     path = folder / f"{figure.name}.png"
@@ -157,6 +158,12 @@ def draw_figure(figure: Figure, wish: Wish, records: Sequence[Record], folder: P
     text = laid_out(numbers, 2) + "\n"
     write_atomically(path.with_suffix(".json"), lambda file: file.write(text.encode()))
     return Drawn(figure, path, lacking, wish.all_seeds)
+
+
+def _tells(record: Record, figure: Figure) -> bool:
+    """Whether a record has what a figure shows."""
+    values = record.columns.get(figure.column)
+    return values is not None and bool(np.isfinite(values).any())
 
 
 def _drawing(figure: Figure, records: Sequence[Record], path: Path) -> dict[str, Any]:
@@ -208,7 +215,7 @@ def _curves(figure: Figure, records: Sequence[Record], path: Path) -> dict[str, 
     runs = [run for record in records for run in record.runs()]
     panels = learning_curves(runs, figure.column)
     windows = {record.config.average_over for record in records}
-    draw_panels(panels, path, figure.column, figure.title, windows)
+    draw_panels(panels, path, figure.column, figure.title, windows, _lacking(figure, panels))
     return {
         "value": NAMES[figure.column],
         "curves": [
@@ -224,6 +231,15 @@ def _curves(figure: Figure, records: Sequence[Record], path: Path) -> dict[str, 
             for curve in panel.curves
         ],
     }
+
+
+def _lacking(figure: Figure, panels: Sequence[Panel]) -> Missing:
+    """What is in the figure's title and not in its panels."""
+    there = {curve.label for panel in panels for curve in panel.curves}
+    games = {panel.game for panel in panels}
+    levels = [level for level in figure.levels if game_name(level) not in games]
+    labels = tuple(label for label in figure.labels if label not in there)
+    return Missing(labels, tell_levels(levels) if levels else "")
 
 
 def _maps(figure: Figure, path: Path) -> dict[str, Any]:

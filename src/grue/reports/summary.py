@@ -9,12 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from grue.experiments.records import Record
+from grue.games import zork
 from grue.reports.curves import describe, switches_of
 from grue.reports.picture import short_number
 from grue.reports.statistics import Estimate, StepsToSolve, interquartile_mean, steps_to_solve
 from grue.training.config import TrainConfig, setting_names
 
 NOTHING = "–"
+UNFINISHED = "unfinished"
 MOST_SETTINGS = 3
 """In a label."""
 
@@ -41,13 +43,20 @@ class Named:
 
 def named(records: Sequence[Record]) -> tuple[Named, ...]:
     """Labels tell agent and gate; where records of one game share them, the settings in which
-    these differ, then how many steps they were to be trained, and at last where they were read."""
+    these differ, then how many steps they were to be trained, and at last where they were read.
+    Seeds that are not finished are not mixed with others that are."""
+    records = [part for record in records for part in _parts(record)]
     groups: dict[tuple[str, str], list[TrainConfig]] = {}
     for record in records:
         groups.setdefault((record.game, record.label), []).append(record.config)
     switches = {name for configs in groups.values() for name in switches_of(configs)}
     ordered = [name for name in setting_names() if name in switches]
     labels = [_short(describe(record.config, ordered)) for record in records]
+    ended = {(r.game, label) for r, label in zip(records, labels, strict=True) if r.finished}
+    labels = [
+        label if record.finished or (record.game, label) not in ended else f"{label}, {UNFINISHED}"
+        for record, label in zip(records, labels, strict=True)
+    ]
     for tell in (_planned, _place):
         counts = _counts(records, labels)
         labels = [
@@ -61,6 +70,12 @@ def named(records: Sequence[Record]) -> tuple[Named, ...]:
         number = seen[record.game, label]
         entries.append(Named(label if number == 1 else f"{label} ({number})", record))
     return tuple(entries)
+
+
+def _parts(record: Record) -> list[Record]:
+    ended = record.finished
+    others = [seed for seed in record.seeds if seed not in ended]
+    return [record.only(seeds) for seeds in (ended, others) if seeds]
 
 
 def _short(label: str) -> str:
@@ -119,6 +134,10 @@ class Row:
     scores: np.ndarray
     """Of the seeds, at the end; none where the record has no scores."""
 
+    @property
+    def by_score(self) -> bool:
+        return told_by_score(self.game)
+
 
 COLUMNS = (
     *("game", "condition", "steps", "seeds", "fraction of subtasks", "IQM [95% interval]"),
@@ -162,17 +181,31 @@ def _has_score(record: Record) -> bool:
 def cells(row: Row) -> tuple[str, ...]:
     """A row as texts, one for each of ``COLUMNS``."""
     whole = row.steps >= row.planned
+    known = len(row.scores) > 0
+    middle = interquartile_mean([row.scores]) if row.by_score and known else row.iqm
+    digits = 1 if row.by_score else 3
+    interval = f"{middle.value:.{digits}f} [{middle.low:.{digits}f}, {middle.high:.{digits}f}]"
     return (
         row.game,
         row.label,
         short_number(row.steps) if whole else f"{short_number(row.steps)} of {row.planned:,}",
         ", ".join(map(str, row.seeds)),
-        f"{row.mean:.3f} ± {row.deviation:.3f}",
-        str(row.iqm),
+        NOTHING if row.by_score else _spread(row.mean, row.deviation, row.seeds, 3),
+        interval if len(row.seeds) > 1 else NOTHING,
         spoken_steps(row.first_win),
         spoken_steps(row.solved),
-        f"{row.scores.mean():.1f} ± {row.scores.std():.1f}" if len(row.scores) else NOTHING,
+        _spread(row.scores.mean(), row.scores.std(), row.seeds, 1) if known else NOTHING,
     )
+
+
+def _spread(mean: float, deviation: float, seeds: Sequence[int], digits: int) -> str:
+    """One seed deviates from nothing."""
+    return f"{mean:.{digits}f}" + (f" ± {deviation:.{digits}f}" if len(seeds) > 1 else "")
+
+
+def told_by_score(game: str) -> bool:
+    """A game made for people has one subtask, to win, and no agent comes near it."""
+    return game == zork.NAME
 
 
 def spoken_steps(steps: StepsToSolve | None) -> str:
