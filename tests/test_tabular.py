@@ -157,29 +157,38 @@ def episode(memory: Array, reward: int = 0, end: str = "") -> Episode:
 
 
 @pytest.mark.parametrize(
-    ("end", "expected"),
+    ("gate", "end", "expected"),
     [
         # 2 + 0.5 (1 + 0.9 · 4 - 2)
-        ("", 3.3),
+        ("none", "", 3.3),
+        # 2 + 0.5 (1 + 0.9 · 3 - 2)
+        ("oracle", "", 2.85),
         # 2 + 0.5 (1 - 2)
-        ("terminated", 1.5),
-        ("truncated", 3.3),
+        ("none", "terminated", 1.5),
+        ("oracle", "terminated", 1.5),
+        ("none", "truncated", 3.3),
+        ("oracle", "truncated", 2.85),
     ],
 )
-def test_one_step_by_hand(end: str, expected: float) -> None:
+def test_one_step_by_hand(gate: str, end: str, expected: float) -> None:
     here, there = key(1, 1), key(2, 2)
     state = agent_of().init(KEYS[0])
     table = add(state.kept, here, jnp.int32(3), jnp.float32(2))
-    # The best of all commands, whether it is admissible or not.
-    inadmissible = int(np.flatnonzero(~np.asarray(opening()[1].admissible_set))[0])
-    table = add(table, there, jnp.int32(inadmissible), jnp.float32(4))
-    table = add(table, there, jnp.int32(inadmissible + 1), jnp.float32(-7))
+    # The best of all commands is not admissible, and the second best is.
+    admissible = np.asarray(opening()[1].admissible_set)
+    for command, value in ((admissible.argmin(), 4), (admissible.argmax(), 3)):
+        table = add(table, there, jnp.int32(command), jnp.float32(value))
     before, after = episode(here), episode(there, 1, end)
-    learn = observe(table_learning_rate=0.5)
+    learn = observe(gate, table_learning_rate=0.5)
     learned = learn(state._replace(kept=table), before, jnp.int32(3), after)
     assert read(learned.kept, here)[3] == pytest.approx(expected, abs=1e-6)
     changed = np.asarray(learned.kept.values) != np.asarray(table.values)
     assert changed.sum() == 1
+    # As the paper prints it, if that is wanted.
+    printed = observe(gate, table_learning_rate=0.5, oracle_in_targets=False)
+    again = printed(state._replace(kept=table), before, jnp.int32(3), after)
+    over_all = 1.5 if end == "terminated" else 3.3
+    assert read(again.kept, here)[3] == pytest.approx(over_all, abs=1e-6)
 
 
 def test_a_step_onto_itself_by_hand() -> None:
@@ -194,8 +203,9 @@ def test_a_step_onto_itself_by_hand() -> None:
 
 
 @functools.cache
-def observe(**values: float) -> Callable[..., AgentState]:
-    return jax.jit(agent_of(**values).observe)
+def observe(gate: str = "none", **values: Any) -> Callable[..., AgentState]:
+    agent, now = agent_of(**values), condition(gate)
+    return jax.jit(lambda *step: agent.observe(*step, condition=now))
 
 
 class Transition(NamedTuple):

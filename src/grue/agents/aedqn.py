@@ -178,7 +178,12 @@ class EliminationAgent:
         return jnp.concatenate([memory[1:], self.describe(game)[None]])
 
     def observe(
-        self, state: AgentState, before: Episode, action: Int[Array, ""], after: Episode
+        self,
+        state: AgentState,
+        before: Episode,
+        action: Int[Array, ""],
+        after: Episode,
+        condition: Condition,
     ) -> AgentState:
         """Stores the step."""
         step = after.seen

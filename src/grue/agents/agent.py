@@ -93,7 +93,12 @@ class Agent(Protocol):
         ...
 
     def observe(
-        self, state: AgentState, before: Episode, action: Int[Array, ""], after: Episode
+        self,
+        state: AgentState,
+        before: Episode,
+        action: Int[Array, ""],
+        after: Episode,
+        condition: Condition,
     ) -> AgentState:
         """Takes in a step: remembers it, or learns from it at once."""
         ...

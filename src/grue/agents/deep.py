@@ -99,7 +99,12 @@ class DeepAgent:
         return memory
 
     def observe(
-        self, state: AgentState, before: Episode, action: Int[Array, ""], after: Episode
+        self,
+        state: AgentState,
+        before: Episode,
+        action: Int[Array, ""],
+        after: Episode,
+        condition: Condition,
     ) -> AgentState:
         """Stores the step in D."""
         seen, step = before.seen, after.seen

@@ -5,8 +5,9 @@ print, which it is told without spending a step. Every value starts at 0. After 
 
     Q(s, a) ← Q(s, a) + α (r + γ max_a' Q(s', a') - Q(s, a))
 
-with the maximum over all commands; nothing follows a game that has ended, and a time limit is not
-an end. There is no memory of steps: ``observe`` learns, ``update`` has nothing to do.
+with the maximum over all commands, and with the oracle over the admissible ones; nothing follows a
+game that has ended, and a time limit is not an end. There is no memory of steps: ``observe``
+learns, ``update`` has nothing to do.
 
 A text gets a row of the table when one of its values first leaves 0, so what has no row is 0 as
 well. ``table_rows`` are never exceeded: a text that finds no room stays at 0, and ``Table.refused``
@@ -22,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 
-from grue.agents import gating
+from grue.agents import gating, targets
 from grue.agents.agent import AgentState, Condition, Decision, Episode, Losses
 from grue.agents.gating import GateSettings
 from grue.agents.settings import Settings
@@ -158,13 +159,26 @@ class TabularAgent:
         return self._key(game, seen)
 
     def observe(
-        self, state: AgentState, before: Episode, action: Int[Array, ""], after: Episode
+        self,
+        state: AgentState,
+        before: Episode,
+        action: Int[Array, ""],
+        after: Episode,
+        condition: Condition,
     ) -> AgentState:
         """One step of Q-learning."""
         table: Table = state.kept
-        future = table.values[find(table, after.memory)].max()
-        target = after.seen.reward + jnp.where(
-            after.seen.terminated, 0.0, self.settings.discount * future
+        values = table.values[find(table, after.memory)]
+        possible = after.seen.admissible_set if self.settings.oracle_in_targets else None
+        # Without a classifier every step is believed to have changed the game.
+        future = targets.next_value(
+            condition.gate, values, values[action], jnp.float32(1), possible
+        )
+        target = targets.q_target(
+            after.seen.reward.astype(jnp.float32),
+            after.seen.terminated,
+            future,
+            self.settings.discount,
         )
         value = table.values[find(table, before.memory), action]
         change = self.settings.table_learning_rate * (target - value)

@@ -104,7 +104,7 @@ def make_program(env: Environment, agent: Agent, settings: Settings, many: bool)
             memory = agent.perceive(decision.memory, world, seen)
         after = Episode(world, seen, action, time, memory)
         with jax.named_scope("remember"):
-            state = agent.observe(state, before, action, after)
+            state = agent.observe(state, before, action, after, run.condition)
         # The episode ends with the game, or after T steps
         over = seen.terminated | seen.truncated
         episode = jax.tree.map(
