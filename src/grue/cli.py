@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -21,15 +19,12 @@ from grue.cli_options import (
     StoryPath,
     print_table,
 )
+from grue.entry import main, replace_unreadable
 from grue.errors import GrueError
 from grue.games import zork
 from grue.games.game import Game
 from grue.games.registry import game_names, load, load_textworld
 from grue.games.stories import Story
-
-INTERRUPTED = 130
-# Typer brings a click of its own and names only some of its errors: this is what they all are.
-CLICK_ERROR: Any = typer.BadParameter.__mro__[2]
 
 app = typer.Typer(
     name="grue",
@@ -258,7 +253,6 @@ def eval_(
     """Play with trained agents: greedily, and with the ε that training ended on."""
     from rich.console import Console
 
-    from grue.play import replace_unreadable
     from grue.reports.transcript import print_lines, tell
     from grue.training.evaluate import COLUMNS, evaluate_runs
 
@@ -359,39 +353,6 @@ def report_(
 
 
 app.add_typer(bench, name="bench")
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command and returns its exit code; what goes wrong is told in one line."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    try:
-        code = app(given or ["--help"], prog_name="grue", standalone_mode=False)
-        sys.stdout.flush()
-        if code == INTERRUPTED:  # Typer catches Ctrl-C itself.
-            return _complain("interrupted", INTERRUPTED)
-        return code or 0
-    except GrueError as error:
-        return _complain(str(error), error.exit_code)
-    except CLICK_ERROR as error:
-        return _complain(f"{error.format_message()} (grue --help shows what there is)", 2)
-    except (KeyboardInterrupt, typer.Abort):
-        return _complain("interrupted", INTERRUPTED)
-    except BrokenPipeError:
-        return _give_up_stdout(1)
-    except OSError as error:
-        name = f"{error.filename}: " if error.filename else ""
-        return _give_up_stdout(_complain(f"{name}{error.strerror or error}", 1))
-
-
-def _complain(message: str, code: int) -> int:
-    print(f"grue: {' '.join(message.split())}", file=sys.stderr)
-    return code
-
-
-def _give_up_stdout(code: int) -> int:
-    """Lets Python's last flush at exit succeed after a full disk or a closed pipe."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return code
 
 
 if __name__ == "__main__":

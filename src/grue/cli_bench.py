@@ -21,7 +21,7 @@ def bench_env(
     batch: Annotated[
         list[int] | None, typer.Option(min=1, help="A batch size; may be given again.")
     ] = None,
-    seconds: Annotated[float, typer.Option(min=0.01, help="Time for each figure.")] = 2.0,
+    seconds: Annotated[float, typer.Option(min=0.01, max=3600, help="Time for each figure.")] = 2.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Steps a second of the compiled engine and of real TextWorld, for every level."""

@@ -19,10 +19,11 @@ from rich.progress import Progress
 from rich.table import Table
 
 from grue.engine.hosted import HostedEnv
+from grue.entry import replace_unreadable
 from grue.errors import GrueError, UsageError
 from grue.games.game import Game
 from grue.games.registry import game_names, load_textworld
-from grue.play import follow_walkthrough, replace_unreadable
+from grue.play import follow_walkthrough
 from grue.reports.curves import draw_curves
 from grue.reports.map import draw_map
 from grue.reports.transcript import print_lines, tell_briefly

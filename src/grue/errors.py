@@ -21,3 +21,17 @@ class BrokenFileError(GrueError):
 
 class CannotCompileError(GrueError):
     """The game has a rule or a text that the compiler does not know; it still plays hosted."""
+
+
+NO_MEMORY = ("RESOURCE_EXHAUSTED", "Out of memory", "out of memory")
+SMALLER = "make replay_steps, table_rows, the network's sizes or the number of runs smaller"
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """JAX has no class of its own for it."""
+    return isinstance(error, MemoryError) or any(word in str(error) for word in NO_MEMORY)
+
+
+def out_of_memory(error: BaseException) -> GrueError:
+    first = str(error).strip().partition("\n")[0][:120]
+    return GrueError(f"there is not enough memory{f' ({first})' if first else ''}; {SMALLER}")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, cast
 
+from grue.entry import replace_unreadable
 from grue.errors import GrueError, UsageError
 from grue.games.game import Game
 from grue.games.stories import Story
@@ -167,12 +168,6 @@ def _steps(number: int) -> str:
     return "1 step" if number == 1 else f"{number} steps"
 
 
-def replace_unreadable(stream: object) -> None:
-    """Bytes that are no text, or text that the terminal cannot show, become question marks."""
-    if isinstance(stream, TextIOWrapper):
-        stream.reconfigure(errors="replace")
-
-
 def _console() -> Console:
     from rich.console import Console
 
@@ -190,8 +185,15 @@ def _open_transcript(path: Path | None) -> Iterator[TextIO | None]:
         raise UsageError(f"{path} is there already; give the transcript a new name") from None
     except OSError as error:
         raise GrueError(f"cannot write {path}: {error.strerror}") from None
-    with file:
-        yield file
+    try:
+        with file:
+            yield file
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        raise GrueError(
+            f"{path} is cut short: {error.strerror}; make room, or play without --transcript"
+        ) from None
 
 
 @contextmanager

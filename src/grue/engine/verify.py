@@ -25,6 +25,7 @@ from grue.engine.step import Step
 from grue.games.game import Game
 from grue.games.registry import load_textworld
 from grue.games.tokens import squeeze
+from grue.processes import stop_with_parent
 
 FIELDS = ("reward", "score", "terminated", "truncated", "admissible")
 TURNS_SHOWN = 4
@@ -214,7 +215,8 @@ def verify(
     if jobs == 1:
         return Verifier(load_textworld(name)).run(steps, seed, tick)
     # A forked process would share locks that JAX's threads hold.
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+    spawn = get_context("spawn")
+    with ProcessPoolExecutor(jobs, mp_context=spawn, initializer=stop_with_parent) as pool:
         shares = [steps // jobs + (job < steps % jobs) for job in range(jobs)]
         total = Report()
         for report in pool.map(verify, [name] * jobs, shares, range(seed, seed + jobs)):

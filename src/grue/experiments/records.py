@@ -22,10 +22,10 @@ from grue.agents.registry import AGENTS
 from grue.errors import BrokenFileError, UsageError
 from grue.experiments.conditions import Condition
 from grue.experiments.thinning import NAMES, WHOLE, first_solved, first_win, stacked, thin
-from grue.training.checkpoint import PARTIAL, write_atomically
+from grue.files import PARTIAL, write_atomically
 from grue.training.config import TrainConfig, setting_names
 from grue.training.metrics import LATER
-from grue.training.runs import CONFIG, Curves, name_parts, read_run
+from grue.training.runs import CONFIG, UNREADABLE, Curves, name_parts, read_run
 
 FORMAT = 1
 KIND = "grue record"
@@ -322,8 +322,11 @@ def records_in(path: Path) -> list[Record]:
 def _load(path: Path) -> Any:
     try:
         return json.loads(path.read_bytes())
-    except ValueError as error:
-        raise _damaged(path, error) from None
+    except (ValueError, RecursionError) as error:
+        raise BrokenFileError(
+            f"{path} cannot be read as JSON ({error}); give folders that hold runs and records "
+            "alone, or restore it if it was one"
+        ) from None
 
 
 def _is_record(values: Any) -> bool:
@@ -339,7 +342,7 @@ def _from_json(values: Mapping[str, Any], path: Path) -> Record:
         steps = np.array(values["steps"], np.int64)
         record = Record(
             config=config,
-            about=tuple(dict(about) for about in values["about"]),
+            about=tuple(_facts(about) for about in values["about"]),
             steps=steps,
             columns=_completed({n: _read(n, c, shape) for n, c in values["columns"].items()}),
             first_solve=_read_steps(values["first_solve"]),
@@ -347,9 +350,15 @@ def _from_json(values: Mapping[str, Any], path: Path) -> Record:
             source=path,
         )
         _check(record)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except UNREADABLE as error:
         raise _damaged(path, error) from None
     return record
+
+
+def _facts(about: Any) -> dict[str, Any]:
+    if not isinstance(about.get("game_hash", ""), str):
+        raise ValueError("game_hash is no text")
+    return dict(about)
 
 
 def _read(name: str, rows: Sequence[Any], shape: tuple[int, int]) -> np.ndarray:

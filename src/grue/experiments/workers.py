@@ -11,12 +11,13 @@ import queue
 import signal
 import threading
 from collections.abc import Sequence
-from multiprocessing import connection, get_context, parent_process
+from multiprocessing import get_context
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from grue.errors import GrueError
+from grue.processes import stop_with_parent
 from grue.training.config import TrainConfig
 from grue.training.metrics import Row
 from grue.training.programs import ONE_PROGRAM, game_of, own_heads, shared_part
@@ -178,7 +179,7 @@ def _work(
 ) -> None:
     """Takes one share after the other, as long as there are any."""
     os.setpgrp()  # Ctrl-C is for the process that listens; it asks this one to stop.
-    threading.Thread(target=_outlive_nobody, daemon=True).start()
+    stop_with_parent()  # After a checkpoint.
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {core})  # Before JAX starts: it makes no threads then.
     try:
@@ -193,14 +194,6 @@ def _work(
         said.put(Said("stopped"))
     except GrueError as error:
         said.put(Said("failed", str(error), error.exit_code))
-
-
-def _outlive_nobody() -> None:
-    """Stops this process, after a checkpoint, when the one that started it is gone."""
-    parent = parent_process()
-    if parent is not None:
-        connection.wait([parent.sentinel])
-        os.kill(os.getpid(), signal.SIGTERM)
 
 
 class _Teller:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import struct
 import zipfile
 import zlib
@@ -21,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from grue.errors import BrokenFileError, UsageError
+from grue.files import write_atomically
 from grue.games.game import Game
 from grue.games.tokens import Vocabulary
 
@@ -55,15 +55,14 @@ class CompiledGame:
 
     def save(self, path: Path) -> None:
         """Writes the file whole or not at all."""
-        scratch = path.with_name(f".{path.name}.{os.getpid()}")
         told = {**self.header, "arrays": sorted(self.arrays)}
         header = np.frombuffer(json.dumps(told).encode(), np.uint8)
-        try:
-            with scratch.open("wb") as file:
-                np.savez_compressed(file, allow_pickle=False, header=header, **self.arrays)
-            scratch.replace(path)
-        finally:
-            scratch.unlink(missing_ok=True)
+        write_atomically(
+            path,
+            lambda file: np.savez_compressed(
+                file, allow_pickle=False, header=header, **self.arrays
+            ),
+        )
 
 
 def compiled_path(game: Game) -> Path:

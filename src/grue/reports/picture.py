@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from grue.errors import GrueError, UsageError
+from grue.files import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,17 +37,14 @@ def save_picture(path: str | Path, draw: Callable[[], Figure]) -> Path:
     format_ = path.suffix.lower()[1:]
     undated: Any = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(format_, {})
     settings: Any = {"font.family": FONT, "svg.hashsalt": "grue", "text.parse_math": False}
+
+    def write(file: BinaryIO) -> None:
+        with matplotlib.rc_context(settings):
+            draw().savefig(file, format=format_, dpi=DOTS, metadata=undated)
+
     try:
-        if not path.parent.exists():
-            path.parent.mkdir(parents=True)
-        unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            with unfinished.open("wb") as file, matplotlib.rc_context(settings):
-                draw().savefig(file, format=format_, dpi=DOTS, metadata=undated)
-            os.replace(unfinished, path)
-        finally:
-            with suppress(FileNotFoundError):
-                unfinished.unlink()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, write)
     except OSError as error:
         raise GrueError(f"cannot write {path}: {error.strerror}") from None
     return path

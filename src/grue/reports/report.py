@@ -12,13 +12,13 @@ from grue.errors import GrueError, UsageError
 from grue.experiments.figures import FIGURES
 from grue.experiments.records import Record, read_records
 from grue.experiments.scales import SCALES, Wish
+from grue.files import check_is_file, write_atomically
 from grue.reports.claims import judge
 from grue.reports.claims_page import claims_page
 from grue.reports.drawings import drawings
 from grue.reports.page import Picture, page
 from grue.reports.reproduce import Drawn, draw_figure, tell_missing
 from grue.reports.summary import Named, named, table
-from grue.training.checkpoint import write_atomically
 
 
 def report(
@@ -33,8 +33,10 @@ def report(
     pictures, each with its numbers beside it.
     """
     for path in (output, claims):
-        if path is not None and path.is_dir():
-            raise UsageError(f"{path} is a folder: give the name of a file to write")
+        if path is not None:
+            check_is_file(path)
+    if figures is not None and figures.exists() and not figures.is_dir():
+        raise UsageError(f"{figures} is no folder; give another --figures")
     records = read_records(paths)
     entries = named(records)
     judged = judge(records)
@@ -100,7 +102,7 @@ def _folder(figures: Path | None) -> Iterator[Path]:
 def _write(path: Path, text: str) -> Path:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, lambda file: file.write(text.encode()))
+        write_atomically(path, lambda file: file.write(text.encode(errors="replace")))
     except OSError as error:
         raise GrueError(f"cannot write {path}: {error.strerror}") from None
     return path

@@ -6,13 +6,11 @@ entry ``header`` holds JSON. Nothing in it could run.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
-import os
 import re
 import zipfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -22,12 +20,12 @@ import numpy as np
 
 from grue import __version__
 from grue.errors import BrokenFileError
+from grue.files import PARTIAL, write_atomically
 from grue.games.gamefile import DAMAGE
 
 FORMAT = 1
 KEPT = 2
 """How many checkpoints of a run stay."""
-PARTIAL = ".partial"
 NAME = re.compile(r"step-(\d{9,})\.npz")
 WORKED = re.compile(r"learned/working/weights$")
 """Weights that are kept once more in the type in which a GPU multiplies them."""
@@ -35,33 +33,6 @@ HEAD = re.compile(r"(.*context/weights)/(\d+)")
 """Those of one head, where each has an array of its own."""
 LARGE = 2**16
 """Bytes from which an array is stored without the zeros at its end."""
-
-
-def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Writes a file whole or not at all: beside its place, to the disk, then into its place."""
-    scratch = path.with_name(f".{path.name}{PARTIAL}")
-    try:
-        with scratch.open("wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        scratch.replace(path)
-    except BaseException:
-        scratch.unlink(missing_ok=True)
-        raise
-    sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Makes names in a folder survive a loss of power, where the file system can."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
-            raise
-    finally:
-        os.close(handle)
 
 
 # The files of a run
@@ -137,6 +108,8 @@ def load(path: Path, template: Any) -> Any:
     that another kind of device multiplies in another type are brought into the template's.
     """
     header, arrays = _read(path)
+    if (named := NAME.fullmatch(path.name)) and int(named[1]) != header["step"]:
+        raise _damaged(path, f"it is of step {header['step']}")
     if _digest(arrays) != header["digest"]:
         raise _damaged(path, "its digest is another")
     wanted = _named(jax.eval_shape(without_keys, template))

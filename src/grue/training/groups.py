@@ -20,6 +20,8 @@ class Member:
     config: TrainConfig
     heads: int
     folder: Path | None = None
+    is_new: bool = True
+    """Its folder is not there yet."""
     saved: Sequence[int] = ()
     """Steps that there are checkpoints of."""
     notes: dict[str, Any] = field(default_factory=dict)

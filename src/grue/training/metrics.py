@@ -72,6 +72,25 @@ def make_row(config: TrainConfig, step: int, sums: Sums, heads: int, before: Seq
     return row
 
 
+def fault(row: Any) -> str:
+    """What is wrong with a stored row; nothing as a rule."""
+    missing = [name for name in REQUIRED if name not in row]
+    if missing:
+        return f"{missing[0]} is missing"
+    for name in REQUIRED:
+        value, whole = row[name], name in COUNTS
+        parts = value if name == "heads" and isinstance(value, list) else [value]
+        if not all(_is_number(part, whole) or (part is None and not whole) for part in parts):
+            return f"{name} is {value!r}"
+    return ""
+
+
+def _is_number(value: Any, whole: bool) -> bool:
+    if whole:
+        return isinstance(value, int) and abs(value) < 2**63
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
 def completed(row: Row) -> Row:
     """A stored row, with the columns that its grue did not have yet."""
     return {**row, **{name: value for name, value in LATER.items() if name not in row}}

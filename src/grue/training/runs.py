@@ -13,7 +13,7 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,15 +26,20 @@ import numpy as np
 from grue.agents.agent import Agent, AgentState, Condition
 from grue.engine.environment import Environment
 from grue.errors import BrokenFileError, GrueError, UsageError
+from grue.files import PARTIAL, sync_folder, write_atomically
 from grue.games.gamefile import SUFFIX
 from grue.training import checkpoint, metrics
-from grue.training.checkpoint import PARTIAL, write_atomically
 from grue.training.config import TrainConfig, setting_names
 from grue.training.events import Events
 from grue.training.metrics import Row
 from grue.training.programs import build, condition_of, own_heads
 
 CONFIG, METRICS, CHECKPOINT = "config.json", "metrics.jsonl", "checkpoint"
+UNREADABLE = (
+    *(ValueError, KeyError, TypeError, AttributeError),
+    *(OverflowError, RecursionError),
+)
+"""What reading a file of another shape than expected ends with."""
 
 
 def run_name(config: TrainConfig) -> str:
@@ -99,7 +104,12 @@ def read_runs(paths: Iterable[Path | str]) -> list[StoredRun]:
 
 def read_run(folder: Path) -> StoredRun:
     config, about = read_config(folder)
-    table = metrics.columns(read_rows(folder))
+    try:
+        table = metrics.columns(read_rows(folder))
+    except ValueError as error:
+        raise BrokenFileError(
+            f"{folder / METRICS} is damaged ({error}); train into another folder"
+        ) from None
     return StoredRun(config, config.seeds[0], table, folder, about)
 
 
@@ -131,10 +141,12 @@ def read_config(folder: Path) -> tuple[TrainConfig, dict[str, Any]]:
         about = values.pop("about")
         if not isinstance(about, dict):
             raise ValueError("'about' is no table")
+        if not all(isinstance(one, dict) for one in about.get("resumed", [])):
+            raise ValueError("'resumed' is no list of tables")
         config = TrainConfig.from_json(values)
     except FileNotFoundError:
         raise UsageError(f"{folder} is no run folder: it has no {CONFIG}") from None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except UNREADABLE as error:
         raise BrokenFileError(
             f"{path} is damaged or of another grue ({error}); train into another folder"
         ) from None
@@ -152,18 +164,27 @@ def read_rows(folder: Path, until: int | None = None) -> list[Row]:
     for number, line in enumerate(lines, 1):
         try:
             row = json.loads(line)
-            missing = [name for name in metrics.REQUIRED if name not in row]
-        except (ValueError, TypeError):
-            row, missing = {}, ["a row"]
-        if missing:
+            fault = metrics.fault(row)
+        except UNREADABLE:
+            row, fault = {}, "it is no row"
+        if fault:
             raise BrokenFileError(
-                f"{path}, line {number} is damaged ({missing[0]} is missing); "
-                "train into another folder"
+                f"{path}, line {number} is damaged ({fault}); train into another folder"
             )
         if until is not None and row["step"] > until:
             break
         rows.append(metrics.completed(row))
     return rows
+
+
+def check_rows(folder: Path, steps: Sequence[int], step: int) -> None:
+    """Refuses rows that do not reach a checkpoint's step."""
+    last = steps[-1] if steps else 0
+    if last != step:
+        raise BrokenFileError(
+            f"{folder / METRICS} ends at step {last}, before the checkpoint of step {step}; "
+            "train into another folder"
+        )
 
 
 def _is_run(path: Path) -> bool:
@@ -175,6 +196,11 @@ def _is_run(path: Path) -> bool:
 
 def create(folder: Path, config: TrainConfig, about: Mapping[str, Any]) -> None:
     """Makes a run folder, whole or not at all."""
+    if folder.exists():
+        raise UsageError(
+            f"{folder} exists: another process has made it meanwhile; use --resume to go on with "
+            "it, or another --out"
+        )
     scratch = folder.with_name(f".{folder.name}{PARTIAL}")
     folder.parent.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(scratch, ignore_errors=True)
@@ -185,7 +211,7 @@ def create(folder: Path, config: TrainConfig, about: Mapping[str, Any]) -> None:
     except BaseException:
         shutil.rmtree(scratch, ignore_errors=True)
         raise
-    checkpoint.sync_folder(folder.parent)
+    sync_folder(folder.parent)
 
 
 def write_config(folder: Path, config: TrainConfig, about: Mapping[str, Any]) -> None:
@@ -218,8 +244,11 @@ def check_same(folder: Path, config: TrainConfig, game_hash: str) -> None:
 class RunFolder:
     """A run folder that is being written, by one process at a time."""
 
-    def __init__(self, path: Path, step: int) -> None:
-        """Takes the folder back to a step: later rows and checkpoints are gone."""
+    def __init__(self, path: Path, step: int, check: Callable[[], object] | None = None) -> None:
+        """Takes the folder back to a step: later rows and checkpoints are gone.
+
+        ``check`` may refuse, once the folder is locked.
+        """
         self.path = path
         self.checkpoints = path / CHECKPOINT
         self.rows: list[Row] = []
@@ -227,6 +256,8 @@ class RunFolder:
         self._events: Events | None = None
         self._lock = _locked(path)
         try:
+            if check is not None:
+                check()
             self._take_back(step)
             self._metrics: BinaryIO = (path / METRICS).open("ab")
         except BaseException:
@@ -235,12 +266,9 @@ class RunFolder:
 
     def _take_back(self, step: int) -> None:
         self.rows = read_rows(self.path, step)
-        last = self.rows[-1]["step"] if self.rows else 0
-        if last != step:
-            raise BrokenFileError(
-                f"{self.path / METRICS} ends at step {last}, before the checkpoint of step {step}; "
-                "train into another folder"
-            )
+        check_rows(self.path, [row["step"] for row in self.rows], step)
+        if step == 0:
+            self._keep_finished_rows()
         self.checkpoints.mkdir(exist_ok=True)
         checkpoint.remove_partial(self.path)
         checkpoint.remove_partial(self.checkpoints)
@@ -249,6 +277,12 @@ class RunFolder:
         checkpoint.remove(self.checkpoints, [at for at in saved if at > step])
         lines = b"".join(map(_line, self.rows))
         write_atomically(self.path / METRICS, lambda file: file.write(lines))
+
+    def _keep_finished_rows(self) -> None:
+        """Without a checkpoint they are all that is left of a run that was trained to its end."""
+        rows, (config, _) = read_rows(self.path), read_config(self.path)
+        if rows and rows[-1]["step"] >= config.steps:
+            shutil.copyfile(self.path / METRICS, self.path / f"{METRICS}.old")
 
     def write_events(self, step: int) -> None:
         """Writes TensorBoard events too, from a step on."""

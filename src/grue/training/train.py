@@ -6,12 +6,14 @@ metrics after the other, and nothing else happens in between but one transfer of
 
 from __future__ import annotations
 
+import shutil
 import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -21,7 +23,7 @@ import numpy as np
 
 from grue.agents.agent import Agent, AgentState, Condition
 from grue.engine.environment import Environment
-from grue.errors import GrueError, UsageError
+from grue.errors import GrueError, UsageError, is_out_of_memory, out_of_memory
 from grue.training import checkpoint, events, metrics, runs
 from grue.training.algorithm import Run
 from grue.training.config import TrainConfig
@@ -175,7 +177,8 @@ def _members(
 
 def _find_folder(member: Member, folder: Path, resume: bool) -> None:
     member.folder = folder
-    if not folder.exists():
+    member.is_new = not folder.exists()
+    if member.is_new:
         return
     if not resume:
         raise UsageError(f"{folder} exists; use --resume to go on with it, or another --out")
@@ -213,8 +216,14 @@ class _Trainer:
             raise Interrupted(self.group.step, self.config.steps)
         with ExitStack() as stack:
             self._open_folders(stack)
-            built = build(self.config, self.group.heads, self.many)
-            run = self._loop(built, self._begin(built))
+            try:
+                built = build(self.config, self.group.heads, self.many)
+                run = self._loop(built, self._begin(built))
+            except Exception as error:
+                self._remove_blank()
+                if is_out_of_memory(error):
+                    raise out_of_memory(error) from None
+                raise
         return self._results(built, run)
 
     def _loop(self, built: Built, run: Run) -> Run:
@@ -300,17 +309,22 @@ class _Trainer:
                 continue
             with _told(member.folder):
                 about = {**provenance(), **about_game(member.config)}
-                is_new = not member.folder.exists()
-                if is_new:
+                if member.is_new:
                     runs.create(member.folder, member.config, about)
-                folder = RunFolder(member.folder, step)
+                folder = RunFolder(member.folder, step, partial(_check_unchanged, member))
                 stack.callback(folder.close)
-                if not is_new:
+                if not member.is_new:
                     _note_resumed(member, step, about)
                 if events.installed():
                     folder.write_events(step)
             self.folders.append(folder)
             self.rows[number] = folder.rows
+
+    def _remove_blank(self) -> None:
+        """A new folder without a row would only be in the way of the next try."""
+        for member, rows in zip(self.members, self.rows, strict=True):
+            if member.folder is not None and member.is_new and not rows:
+                shutil.rmtree(member.folder, ignore_errors=True)
 
     def _finished(self) -> dict[str, RunResult]:
         found = {}
@@ -318,6 +332,7 @@ class _Trainer:
             assert member.folder is not None
             self.progress.say(f"{member.name} is finished: {self.config.steps} steps")
             stored = runs.read_run(member.folder)
+            runs.check_rows(member.folder, stored.metrics["step"].tolist(), self.config.steps)
             found[member.name] = RunResult(
                 stored.config, stored.seed, stored.metrics, member.folder
             )
@@ -335,6 +350,16 @@ class _Trainer:
                 member.config, member.config.seeds[0], table, member.folder, held
             )
         return found
+
+
+def _check_unchanged(member: Member) -> None:
+    """What was found when the runs were planned, now that nobody else can write."""
+    assert member.folder is not None
+    runs.check_same(member.folder, member.config, _game_hash(member.config))
+    if checkpoint.saved_steps(member.folder / runs.CHECKPOINT) != list(member.saved):
+        raise GrueError(
+            f"another process has trained in {member.folder} meanwhile; give the command again"
+        )
 
 
 def _pause(seconds: float, took: float) -> float:
