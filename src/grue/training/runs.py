@@ -116,7 +116,8 @@ def load_state(folder: Path | str) -> tuple[Environment, Agent, AgentState, Cond
     template = jax.eval_shape(built.program.init, jnp.int32(0), condition)
     run = jax.tree.map(jnp.array, checkpoint.load(path, template))
     run = checkpoint.with_keys(run, template)
-    return built.env, built.agent, run.agent, run.condition, steps[-1]
+    # Not the stored one: the number of a gate of one's own depends on what else was registered.
+    return built.env, built.agent, run.agent, condition, steps[-1]
 
 
 def built_heads(path: Path) -> int:
