@@ -25,7 +25,7 @@ import numpy as np
 
 from grue.agents.agent import Agent, AgentState, Condition
 from grue.engine.environment import Environment
-from grue.errors import BrokenFileError, GrueError, UsageError
+from grue.errors import BrokenFileError, GrueError, NotRegisteredError, UsageError
 from grue.games.gamefile import SUFFIX
 from grue.training import checkpoint, metrics
 from grue.training.checkpoint import PARTIAL, write_atomically
@@ -135,6 +135,8 @@ def read_config(folder: Path) -> tuple[TrainConfig, dict[str, Any]]:
         config = TrainConfig.from_json(values)
     except FileNotFoundError:
         raise UsageError(f"{folder} is no run folder: it has no {CONFIG}") from None
+    except NotRegisteredError as error:
+        raise NotRegisteredError(f"{path}: {error}") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise BrokenFileError(
             f"{path} is damaged or of another grue ({error}); train into another folder"
