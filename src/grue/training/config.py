@@ -19,6 +19,9 @@ from grue.agents.registry import AGENTS
 from grue.agents.settings import Settings
 from grue.errors import NotRegisteredError, UsageError
 from grue.games import zork
+from grue.games.game import Game
+from grue.games.registry import known_names
+from grue.games.stories import Story
 
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {},
@@ -94,6 +97,7 @@ class TrainConfig(Settings):
     def __init__(self, **values: Any) -> None:
         for name in values:
             _known(name)
+        _check_game(values.get("game"))
         fields = dataclasses.fields(self)
         chosen = {field.name: field.default for field in fields}
         chosen |= {**GAME_SETTINGS.get(values.get("game", chosen["game"]), {}), **values}
@@ -252,6 +256,15 @@ def _check(config: TrainConfig) -> None:
         _multiple(config, name, "metrics_every")
     if config.metrics_every % config.target_every:
         _multiple(config, "target_every", "metrics_every")
+
+
+def _check_game(game: object) -> None:
+    """A run folder keeps the game's name or path, for any process to find it."""
+    if isinstance(game, Game | Story):
+        given = game.name if game.name in known_names() else str(game.story)
+        raise UsageError(
+            f"game is a name or the path of a file, not a {type(game).__name__}: give {given!r}"
+        )
 
 
 def _not_there(name: str, value: str, choices: Collection[str]) -> UsageError:
