@@ -232,7 +232,7 @@ def train(
 @app.command("eval")
 def eval_(
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="A run folder, or a folder of run folders.")
+        Path, typer.Argument(metavar="DIR", help="A run folder, or one that holds some.")
     ],
     episodes: Annotated[int, typer.Option(min=1, help="Episodes at the final ε.")] = 100,
     seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Seed of the play.")] = 0,

@@ -83,11 +83,10 @@ class StoredRun(Curves):
 
 
 def read_runs(paths: Iterable[Path | str]) -> list[StoredRun]:
-    """The runs in some folders, each a run folder or a folder of run folders."""
+    """The runs in some folders, each a run folder or one that holds some, at any depth."""
     found: list[StoredRun] = []
     for path in map(Path, paths):
-        inside = sorted(path.iterdir()) if path.is_dir() else []
-        folders = [path] if _is_run(path) else [child for child in inside if _is_run(child)]
+        folders = _run_folders(path)
         if not folders:
             raise UsageError(
                 f"{path} is no run folder and holds none: a run folder has a {CONFIG}, "
@@ -169,8 +168,12 @@ def read_rows(folder: Path, until: int | None = None) -> list[Row]:
     return rows
 
 
-def _is_run(path: Path) -> bool:
-    return (path / CONFIG).is_file() and not path.name.endswith(PARTIAL)
+def _run_folders(path: Path) -> list[Path]:
+    if (path / CONFIG).is_file():
+        return [path]
+    inside = sorted(path.iterdir()) if path.is_dir() else []
+    whole = [each for each in inside if not (each.name[0] == "." or each.name.endswith(PARTIAL))]
+    return [folder for each in whole for folder in _run_folders(each)]
 
 
 # Writing
