@@ -62,6 +62,16 @@ def test_python_uses_names_of_grue(page: Path) -> None:
                 assert node.value.id != "grue" or hasattr(grue, node.attr), node.attr
 
 
+def test_the_citation_is_of_this_version() -> None:
+    lines = (ROOT / "CITATION.cff").read_text().splitlines()
+    assert f"version: {grue.__version__}" in lines
+    assert sum(line.startswith("      - family-names: ") for line in lines) == 5
+
+
+def test_types_are_for_others_too() -> None:
+    assert Path(grue.__file__).with_name("py.typed").is_file()
+
+
 def record(folder: str, label: str) -> Record:
     (found,) = [r for r in read_records([ROOT / "results" / folder]) if r.label == label]
     return found

@@ -28,7 +28,7 @@ from grue.errors import GrueError, UsageError
 from grue.reports.transcript import tell, tell_briefly
 from grue.training import evaluate as evaluating
 from grue.training.config import TrainConfig
-from grue.training.evaluate import Evaluation, PlayedStep, RunEvaluation, evaluate
+from grue.training.evaluate import Evaluation, PlayedStep, RunEvaluation, play_episodes
 from grue.training.train import Result, train
 
 STEPS = 45
@@ -142,7 +142,7 @@ def flat(step: PlayedStep) -> tuple:
 
 def test_the_program_plays_as_a_plain_loop_would(trained: Trained) -> None:
     """The first episodes, and one of the second batch, which is not full."""
-    played = evaluate(*trained, CONFIG, episodes=SIZE + 2, epsilon=0.3, seed=5)
+    played = play_episodes(*trained, CONFIG, episodes=SIZE + 2, epsilon=0.3, seed=5)
     assert len(played) == len(played.score) == SIZE + 2
     for number in (0, 1, SIZE + 1):
         expected = plainly(trained, 0.3, 5, number)
@@ -156,7 +156,7 @@ def test_the_program_plays_as_a_plain_loop_would(trained: Trained) -> None:
 
 def test_greedy_play_is_the_loop_with_a_hard_gate(trained: Trained) -> None:
     hard = make_agent("sc", trained.env, dataclasses.replace(CONFIG, softness=0.0))
-    played = evaluate(*trained, CONFIG)
+    played = play_episodes(*trained, CONFIG)
     assert len(played) == 1
     expected = plainly(trained._replace(agent=hard), 0.0, 0, 0)
     assert [flat(step) for step in played.record()] == expected
@@ -168,9 +168,9 @@ def same(one: Evaluation, other: Evaluation) -> bool:
 
 
 def test_chance_comes_from_the_seed_alone(trained: Trained) -> None:
-    played = evaluate(*trained, CONFIG, SIZE, 0.3, seed=1)
-    assert same(played, evaluate(*trained, CONFIG, SIZE, 0.3, seed=1))
-    assert not same(played, evaluate(*trained, CONFIG, SIZE, 0.3, seed=2))
+    played = play_episodes(*trained, CONFIG, SIZE, 0.3, seed=1)
+    assert same(played, play_episodes(*trained, CONFIG, SIZE, 0.3, seed=1))
+    assert not same(played, play_episodes(*trained, CONFIG, SIZE, 0.3, seed=2))
 
 
 @pytest.mark.parametrize(
@@ -178,9 +178,9 @@ def test_chance_comes_from_the_seed_alone(trained: Trained) -> None:
 )
 def test_greedy_play_has_no_chance(gate: int, episodes: int, trained: Trained) -> None:
     given = trained._replace(condition=conditioned(gate))
-    first = evaluate(*given, CONFIG, episodes, seed=3).record()
+    first = play_episodes(*given, CONFIG, episodes, seed=3).record()
     for seed in (3, 4, 99):
-        played = evaluate(*given, CONFIG, episodes, seed=seed)
+        played = play_episodes(*given, CONFIG, episodes, seed=seed)
         assert all(played.record(i) == first for i in range(episodes))
     for step in first:
         if not step.forced:
@@ -192,10 +192,10 @@ def test_greedy_play_has_no_chance(gate: int, episodes: int, trained: Trained) -
 def test_the_soft_gate_opens_at_an_epsilon_and_not_in_greedy_play(trained: Trained) -> None:
     state = favouring(trained.state, trained.env.commands.index("go south"))
     given = trained._replace(state=state)
-    greedy = evaluate(*given, CONFIG)
+    greedy = play_episodes(*given, CONFIG)
     assert set(greedy.trace.candidates[0].tolist()) == {1}
     assert {step.command for step in greedy.record()} == {"go south", "look"}
-    soft = evaluate(*given, CONFIG, SIZE, 0.1)
+    soft = play_episodes(*given, CONFIG, SIZE, 0.1)
     assert set(soft.trace.candidates[soft.trace.played].tolist()) == {1, 8}
 
 
@@ -214,7 +214,7 @@ def favouring(state: AgentState, command: int) -> AgentState:
 def test_looks_are_forced_at_their_steps(trained: Trained) -> None:
     for every, expected in ((20, [20, 40]), (7, [7, 14, 21, 28, 35, 42]), (0, [])):
         condition = conditioned(gating.MASKING, look_every=every)
-        played = evaluate(*trained._replace(condition=condition), CONFIG, SIZE, epsilon=0.5)
+        played = play_episodes(*trained._replace(condition=condition), CONFIG, SIZE, epsilon=0.5)
         record = played.record()
         assert [step.number for step in record] == list(range(1, STEPS + 1))
         assert [step.number for step in record if step.forced] == expected
@@ -229,7 +229,7 @@ def test_the_state_is_not_changed_and_new_scores_share_the_next_head(trained: Tr
     before = jax.tree.map(np.array, state)
     condition = conditioned(gating.ORACLE)
     given = trained._replace(state=state, condition=condition)
-    played = evaluate(*given, CONFIG, episodes=20, epsilon=1.0)
+    played = play_episodes(*given, CONFIG, episodes=20, epsilon=1.0)
     heads = set()
     for i in range(20):
         score = 0
@@ -244,7 +244,7 @@ def test_the_state_is_not_changed_and_new_scores_share_the_next_head(trained: Tr
 def test_episodes_end_with_the_game(trained: Trained) -> None:
     """Random admissible play wins level 1 now and then, before the limit of steps."""
     given = trained._replace(condition=conditioned(gating.ORACLE))
-    played = evaluate(*given, CONFIG, episodes=60, epsilon=1.0)
+    played = play_episodes(*given, CONFIG, episodes=60, epsilon=1.0)
     assert 0 < played.won.sum() < 60
     assert played.max_score == 15
     for i in range(60):
@@ -274,7 +274,7 @@ def test_episodes_end_with_the_game(trained: Trained) -> None:
 )
 def test_wrong_values_are_refused(values: dict, says: str, trained: Trained) -> None:
     with pytest.raises(UsageError, match=says):
-        evaluate(*trained, CONFIG, **values)
+        play_episodes(*trained, CONFIG, **values)
 
 
 # Transcripts, tables and the command line
@@ -282,7 +282,7 @@ def test_wrong_values_are_refused(values: dict, says: str, trained: Trained) -> 
 
 def winning(trained: Trained) -> tuple[Evaluation, int]:
     given = trained._replace(condition=conditioned(gating.ORACLE))
-    played = evaluate(*given, CONFIG, episodes=60, epsilon=1.0)
+    played = play_episodes(*given, CONFIG, episodes=60, epsilon=1.0)
     return played, int(np.flatnonzero(played.won)[0])
 
 
@@ -312,7 +312,7 @@ def test_a_transcript_has_all_of_every_step(trained: Trained) -> None:
 
 
 def test_a_learned_gate_shows_what_it_thinks(trained: Trained) -> None:
-    played = evaluate(*trained, CONFIG)
+    played = play_episodes(*trained, CONFIG)
     thought = played.record()[0].top[0]
     opinion = f"{thought.command} Q {thought.value:.2f} ξ̂ {thought.admissibility:.2f}"
     assert opinion in list(tell(played))[3][0]
@@ -333,7 +333,7 @@ def test_a_brief_transcript_has_a_line_for_every_step(trained: Trained) -> None:
 
 
 def test_a_run_as_rows_and_as_json(trained: Trained) -> None:
-    greedy = evaluate(*trained, CONFIG)
+    greedy = play_episodes(*trained, CONFIG)
     played, _ = winning(trained)
     run = RunEvaluation("runs/a", 12_000, greedy, played)
     score, fraction, wins = played.score.mean(), played.fraction.mean(), played.won.sum()
@@ -367,7 +367,7 @@ def test_eval_prints_a_table_of_all_runs(result: Result, capsys) -> None:
         ("400", "ε 0.1", "15"),
     ] * 2
     for run, row in zip(result.runs, cells[::2], strict=True):
-        played = evaluate(*run.trained[:4], CONFIG)
+        played = play_episodes(*run.trained[:4], CONFIG)
         won = "yes" if played.won[0] else "no"
         assert row[3:] == [f"{played.score[0]}", "15", f"{played.fraction[0]:.3f}", won]
     assert all(row[6].endswith(f" of {SIZE}") for row in cells[1::2])
@@ -384,12 +384,12 @@ def test_eval_of_one_run_as_json_is_the_same_every_time(result: Result, capsys) 
     assert folder is not None
     assert told["run"] == folder.name
     assert told["steps"] == 400
-    greedy = evaluate(*result.runs[1].trained[:4], CONFIG, seed=4)
+    greedy = play_episodes(*result.runs[1].trained[:4], CONFIG, seed=4)
     assert told["greedy"]["score"] == greedy.score[0]
     assert [step["command"] for step in told["transcript"]] == [
         step.command for step in greedy.record()
     ]
-    exploring = evaluate(*result.runs[1].trained[:4], CONFIG, 6, 0.1, 4)
+    exploring = play_episodes(*result.runs[1].trained[:4], CONFIG, 6, 0.1, 4)
     assert told["exploring"] == {
         "epsilon": 0.1,
         "episodes": 6,

@@ -484,7 +484,6 @@ def test_records_of_an_earlier_grue_have_no_failures(tmp_path: Path) -> None:
         (lambda v: v["columns"].pop("fraction_average"), "fraction_average is missing"),
         (lambda v: v["columns"].update(tea=[[1, 2]]), "tea is not a column"),
         (lambda v: v["columns"].update(wins=[["x", 1]]), "could not convert"),
-        (lambda v: v["config"].update(agent="dqn"), "there is no agent 'dqn'"),
         (lambda v: v["config"].update(speed=3), "no setting 'speed'"),
         (lambda v: v["about"].append({}), "about is not one for each seed"),
         (lambda v: v.update(solved=[1, 2]), "solved is not one for each seed"),
@@ -500,6 +499,17 @@ def test_broken_records_are_refused_in_a_line(tmp_path: Path, change: Any, why: 
         read_records([tmp_path])
     assert str(path) in str(caught.value)
     assert why in str(caught.value)
+
+
+def test_a_record_of_an_agent_that_is_not_registered(tmp_path: Path) -> None:
+    path = write_record(with_about(hand_made()), tmp_path)
+    values = json.loads(path.read_text())
+    values["config"]["agent"] = "dqn"
+    path.write_text(json.dumps(values))
+    with pytest.raises(UsageError, match=r"there is no agent 'dqn'.* GRUE_IMPORT") as caught:
+        read_records([tmp_path])
+    assert str(path) in str(caught.value)
+    assert "damaged" not in str(caught.value)
 
 
 def test_files_that_are_no_records(tmp_path: Path) -> None:

@@ -34,6 +34,21 @@ def test_engines() -> None:
     hosted.close()
 
 
+def test_a_game_that_is_loaded() -> None:
+    game = grue.load("saladworld-2")
+    env = grue.make(game, episode_steps=5)
+    assert isinstance(env, CompiledEnv)
+    assert (env.commands, env.episode_steps) == (game.commands, 5)
+    hosted = grue.make(game, engine="hosted")
+    assert isinstance(hosted, HostedEnv)
+    hosted.close()
+    for given in (game, compiled_path(game)):
+        with pytest.raises(grue.UsageError, match="has its story and commands; give commands"):
+            grue.make(given, commands="commands.txt")
+    with pytest.raises(grue.UsageError, match=r"--story \(in Python: story\) is for zork1"):
+        grue.make("saladworld-1", story="zork1.z5")
+
+
 @pytest.mark.parametrize("engine", ["steam", "", "Compiled", "jax"])
 def test_unknown_engine(engine: str) -> None:
     expected = f"there is no engine '{engine}'; the engines are auto, compiled, hosted"

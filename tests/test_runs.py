@@ -326,6 +326,7 @@ def test_read_runs(folder: Path) -> None:
     found = read_runs([out])
     assert [(run.folder, run.seed) for run in found] == [(other, 3), (folder, 0)]
     assert [run.folder for run in read_runs([folder, str(other)])] == [folder, other]
+    assert [run.folder for run in read_runs([out.parent])] == [other, folder]
     assert read_runs([]) == []
     for path in (out / "notes", out / "nowhere", folder / "config.json"):
         with pytest.raises(grue.UsageError, match="is no run folder and holds none"):

@@ -187,6 +187,15 @@ def test_parse_seeds() -> None:
     assert parse_seeds(" 2 , 0 - 1 ") == (2, 0, 1)
 
 
+def test_a_game_is_named() -> None:
+    game = grue.load("saladworld-2")
+    with pytest.raises(grue.UsageError, match="path of a file, not a Game: give 'saladworld-2'"):
+        TrainConfig(game=game)
+    mine = replace(game, name="mine")
+    with pytest.raises(grue.UsageError, match=f"not a Game: give '{game.story}'"):
+        TrainConfig.preset("small", game=mine)
+
+
 @pytest.mark.parametrize(
     ("values", "reason"),
     [

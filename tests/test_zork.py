@@ -288,7 +288,7 @@ def test_the_story_is_looked_for(
 ) -> None:
     monkeypatch.delenv("GRUE_ZORK1", raising=False)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    with pytest.raises(grue.UsageError, match=r"--story PATH, name it in GRUE_ZORK1, or put it in"):
+    with pytest.raises(grue.UsageError, match=r"story=PATH\), name it in GRUE_ZORK1, or put"):
         grue.load("zork1")
     (tmp_path / "grue").mkdir()
     (tmp_path / "grue" / "zork1.z3").write_bytes(zork_file(119).read_bytes())
@@ -296,6 +296,27 @@ def test_the_story_is_looked_for(
     monkeypatch.setenv("GRUE_ZORK1", str(zork_file(88)))
     assert grue.load("zork1").file.release == 88
     assert grue.load("zork1", story=zork_file(119)).file.release == 119
+
+
+def test_make_takes_a_story_and_commands(
+    zork_file: Callable[[int], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GRUE_ZORK1", raising=False)
+    listed = tmp_path / "commands.txt"
+    listed.write_text("open mailbox\nlook\n")
+    story = grue.load("zork1", zork_file(119), listed)
+    for env in (
+        grue.make("zork1", story=zork_file(119), commands=listed, episode_steps=9),
+        grue.make(story, episode_steps=9),
+    ):
+        assert isinstance(env, StoryEnv)
+        assert (env.game.commands, env.episode_steps) == (("open mailbox", "look"), 9)
+        assert "leaflet" in str(env.step(env.reset()[0], 0)[1].text)
+        env.close()
+    with pytest.raises(grue.UsageError, match="zork1 has its story and commands; give story"):
+        grue.make(story, story=zork_file(88))
+    with pytest.raises(grue.UsageError, match="a name or the path of a file, not a Story: give 'z"):
+        grue.TrainConfig(game=story)
 
 
 def test_another_story_is_not_zork(zork_file: Callable[[int], Path], tmp_path: Path) -> None:
@@ -306,7 +327,7 @@ def test_another_story_is_not_zork(zork_file: Callable[[int], Path], tmp_path: P
     cut.write_bytes(zork_file(119).read_bytes()[:-1000])
     with pytest.raises(grue.BrokenFileError, match="is cut short"):
         grue.load("zork1", story=cut)
-    with pytest.raises(grue.UsageError, match="--story is for zork1"):
+    with pytest.raises(grue.UsageError, match=r"--story \(in Python: story\) is for zork1"):
         grue.load("saladworld-1", story=level)
 
 

@@ -18,28 +18,38 @@ if TYPE_CHECKING:
     from grue.games.game import Game
     from grue.games.registry import game_names, load
     from grue.training.config import TrainConfig
+    from grue.training.evaluate import Evaluation, evaluate
+    from grue.training.player import Player, load_agent
     from grue.training.train import train
 
 _HOMES = {
     "BrokenFileError": "grue.errors",
+    "Evaluation": "grue.training.evaluate",
     "Game": "grue.games.game",
     "GrueError": "grue.errors",
+    "Player": "grue.training.player",
     "TrainConfig": "grue.training.config",
     "UsageError": "grue.errors",
+    "evaluate": "grue.training.evaluate",
     "game_names": "grue.games.registry",
     "load": "grue.games.registry",
+    "load_agent": "grue.training.player",
     "make": "grue.engine.make",
     "train": "grue.training.train",
 }
 __all__ = [
     "BrokenFileError",
+    "Evaluation",
     "Game",
     "GrueError",
+    "Player",
     "TrainConfig",
     "UsageError",
     "__version__",
+    "evaluate",
     "game_names",
     "load",
+    "load_agent",
     "make",
     "train",
 ]

@@ -25,6 +25,7 @@ from grue.games import zork
 from grue.games.game import Game
 from grue.games.registry import game_names, load, load_textworld
 from grue.games.stories import Story
+from grue.own import import_own
 
 app = typer.Typer(
     name="grue",
@@ -41,6 +42,7 @@ def _top(
     if version:
         print(f"grue {__version__}")
         raise typer.Exit()
+    import_own()
 
 
 @app.command()
@@ -95,28 +97,15 @@ def walkthrough(
     story: StoryPath = None,
 ) -> None:
     """Print commands that finish a game with the full score."""
+    from grue.play import run_walkthrough
+
     loaded: Game | Story = load(game, story)
     if not loaded.walkthrough:
         raise GrueError(f"{loaded.name} comes with no walkthrough")
     if run:
-        _run_walkthrough(loaded)
+        run_walkthrough(loaded)
     else:
         print("\n".join(loaded.walkthrough))
-
-
-def _run_walkthrough(game: Game | Story) -> None:
-    from grue.engine.stories import host
-    from grue.play import follow_walkthrough
-
-    width = max(len(command) for command in game.walkthrough)
-    outcome = None
-    for outcome in follow_walkthrough(host(game)):
-        print(f"{outcome.command:{width}}  {outcome.step.score:>3}/{game.max_score}")
-    over = outcome is not None and outcome.step.terminated
-    score = outcome.step.score if outcome else 0
-    print(f"score {score}/{game.max_score}, game {'over' if over else 'not over'}")
-    if not over or score != game.max_score:
-        raise GrueError(f"the walkthrough of {game.name} does not finish it with the full score")
 
 
 @app.command("map")
@@ -238,7 +227,7 @@ def train(
 @app.command("eval")
 def eval_(
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="A run folder, or a folder of run folders.")
+        Path, typer.Argument(metavar="DIR", help="A run folder, or one that holds some.")
     ],
     episodes: Annotated[int, typer.Option(min=1, help="Episodes at the final ε.")] = 100,
     seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Seed of the play.")] = 0,

@@ -146,8 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         make_room(given.out, config)
         tour(given.out, console)
         run = learn(given.out, config, console)
-        env, agent, state, condition, _ = run.trained
-        show(evaluate(env, agent, state, condition, config), run.folder, console)
+        show(evaluate(run), run.folder, console)
     except GrueError as error:
         print(f"grue: {error}", file=sys.stderr)
         return error.exit_code

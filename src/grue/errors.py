@@ -15,6 +15,10 @@ class UsageError(GrueError, ValueError):
     exit_code = 2
 
 
+class NotRegisteredError(UsageError):
+    """An agent or a gate that nobody has registered: perhaps one of the user's own."""
+
+
 class BrokenFileError(GrueError):
     """A file is there but is not what it should be."""
 

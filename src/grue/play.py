@@ -62,6 +62,21 @@ def follow_walkthrough(env: HostedEnv | StoryEnv) -> Iterator[Turn]:
             break
 
 
+def run_walkthrough(game: Game | Story) -> None:
+    """Plays a game's walkthrough and prints the score after every command."""
+    from grue.engine.stories import host
+
+    width = max(len(command) for command in game.walkthrough)
+    outcome = None
+    for outcome in follow_walkthrough(host(game)):
+        print(f"{outcome.command:{width}}  {outcome.step.score:>3}/{game.max_score}")
+    over = outcome is not None and outcome.step.terminated
+    score = outcome.step.score if outcome else 0
+    print(f"score {score}/{game.max_score}, game {'over' if over else 'not over'}")
+    if not over or score != game.max_score:
+        raise GrueError(f"the walkthrough of {game.name} does not finish it with the full score")
+
+
 class Player:
     """One sitting: the states so far, so that steps can be taken back."""
 

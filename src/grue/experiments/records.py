@@ -19,7 +19,7 @@ import numpy as np
 
 from grue.agents.gating import gate_number
 from grue.agents.registry import AGENTS
-from grue.errors import BrokenFileError, UsageError
+from grue.errors import BrokenFileError, NotRegisteredError, UsageError
 from grue.experiments.conditions import Condition
 from grue.experiments.thinning import NAMES, WHOLE, first_solved, first_win, stacked, thin
 from grue.files import PARTIAL, write_atomically
@@ -350,6 +350,8 @@ def _from_json(values: Mapping[str, Any], path: Path) -> Record:
             source=path,
         )
         _check(record)
+    except NotRegisteredError as error:
+        raise NotRegisteredError(f"{path}: {error}") from None
     except UNREADABLE as error:
         raise _damaged(path, error) from None
     return record

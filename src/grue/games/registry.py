@@ -43,7 +43,9 @@ def load(
     text = str(name)
     listed = None if commands is None else Path(commands).expanduser()
     if story is not None and text != zork.NAME:
-        raise UsageError(f"--story is for {zork.NAME}; {text} is not played from another file")
+        raise UsageError(
+            f"--story (in Python: story) is for {zork.NAME}; {text} is not played from another file"
+        )
     if text == zork.NAME:
         return zork.load_zork(story, listed)
     if text in game_names():
@@ -69,7 +71,10 @@ def load_textworld(name: str | Path) -> Game:
 
 def _without_commands(game: Game, commands: Path | None) -> Game:
     if commands is not None:
-        raise UsageError(f"{game.name} has its own commands; --commands is for Z-machine stories")
+        raise UsageError(
+            f"{game.name} has its own commands; --commands (in Python: commands) is for Z-machine "
+            "stories"
+        )
     return game
 
 

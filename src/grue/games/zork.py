@@ -65,10 +65,10 @@ def find_story() -> Path:
     if found:
         return found[0]
     raise UsageError(
-        f"Zork I does not come with grue: give its story file with --story PATH, name it in "
-        f"{VARIABLE}, or put it in {folder} as {NAME}.z3 or {NAME}.z5; release 119 is published "
-        "under the MIT licence at github.com/historicalsource/zork1, release 88 is among the games "
-        "that Jericho's documentation links to"
+        f"Zork I does not come with grue: give its story file with --story PATH (in Python: "
+        f"story=PATH), name it in {VARIABLE}, or put it in {folder} as {NAME}.z3 or {NAME}.z5; "
+        "release 119 is published under the MIT licence at github.com/historicalsource/zork1, "
+        "release 88 is among the games that Jericho's documentation links to"
     )
 
 

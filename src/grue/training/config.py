@@ -17,8 +17,11 @@ from grue.agents.kernels.select import PRECISIONS
 from grue.agents.network import ACTIVATIONS
 from grue.agents.registry import AGENTS
 from grue.agents.settings import Settings
-from grue.errors import UsageError
+from grue.errors import NotRegisteredError, UsageError
 from grue.games import zork
+from grue.games.game import Game
+from grue.games.registry import known_names
+from grue.games.stories import Story
 
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {},
@@ -63,6 +66,7 @@ CHOICES: dict[str, Collection[str]] = {
     "precision": PRECISIONS,
 }
 """The words that a setting may be; some join later, by name."""
+REGISTERED = ("agent", "gate")
 MOST_SEEDS = 10_000
 LARGEST = 2**31 - 1
 """Steps are counted in 32 bits."""
@@ -93,6 +97,7 @@ class TrainConfig(Settings):
     def __init__(self, **values: Any) -> None:
         for name in values:
             _known(name)
+        _check_game(values.get("game"))
         fields = dataclasses.fields(self)
         chosen = {field.name: field.default for field in fields}
         chosen |= {**GAME_SETTINGS.get(values.get("game", chosen["game"]), {}), **values}
@@ -217,7 +222,7 @@ def _check(config: TrainConfig) -> None:
     """Refuses what cannot be trained, before anything is built."""
     for name, choices in CHOICES.items():
         if (value := getattr(config, name)) not in choices:
-            raise UsageError(f"there is no {name} {value!r}; there are {', '.join(choices)}")
+            raise _not_there(name, value, choices)
     if config.agent in WITHOUT_CLASSIFIER and config.gate not in UNLEARNED_GATES:
         raise UsageError(
             f"{config.agent} has no classifier: its gate is {' or '.join(UNLEARNED_GATES)}, "
@@ -251,6 +256,25 @@ def _check(config: TrainConfig) -> None:
         _multiple(config, name, "metrics_every")
     if config.metrics_every % config.target_every:
         _multiple(config, "target_every", "metrics_every")
+
+
+def _check_game(game: object) -> None:
+    """A run folder keeps the game's name or path, for any process to find it."""
+    if isinstance(game, Game | Story):
+        given = game.name if game.name in known_names() else str(game.story)
+        raise UsageError(
+            f"game is a name or the path of a file, not a {type(game).__name__}: give {given!r}"
+        )
+
+
+def _not_there(name: str, value: str, choices: Collection[str]) -> UsageError:
+    message = f"there is no {name} {value!r}; there are {', '.join(choices)}"
+    if name not in REGISTERED:
+        return UsageError(message)
+    return NotRegisteredError(
+        f"{message}; if it is your own, name the file that registers it in GRUE_IMPORT "
+        "(in Python: import it first)"
+    )
 
 
 def _multiple(config: TrainConfig, name: str, of: str) -> None:

@@ -1,7 +1,6 @@
 """Plays whole episodes with a trained agent: one scanned program, vmapped over the episodes.
 
-Nothing is learned. The agent's state is the same before every command, so a score that training
-never met gets the head that would be next, and is not recorded.
+Nothing is learned; how a command is chosen is in ``player.py``.
 """
 
 from __future__ import annotations
@@ -19,12 +18,22 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from grue.agents.agent import Agent, AgentState, Condition, Episode
-from grue.agents.gating import GATES
-from grue.agents.registry import make_agent
-from grue.engine.environment import GAME_STREAM, Environment
+from grue.engine.environment import Environment
 from grue.errors import UsageError
-from grue.training.algorithm import look_is_forced
 from grue.training.config import TrainConfig
+from grue.training.player import (
+    Player,
+    Thought,
+    agent_at,
+    begin,
+    check_seed,
+    decide,
+    episode_key,
+    gate_of,
+    load_agent,
+)
+from grue.training.runs import read_runs
+from grue.training.train import RunResult
 
 TOP = 3
 """Commands of which a record keeps what the agent thought."""
@@ -54,17 +63,6 @@ class Trace(NamedTuple):
     admissible: Bool[Array, "*episodes"]
     subtasks: Bool[Array, "*episodes subtasks"]
     """Done so far."""
-
-
-@dataclass(frozen=True)
-class Thought:
-    """What the agent thinks of a command."""
-
-    command: str
-    value: float
-    """Q"""
-    admissibility: float
-    """ξ̂"""
 
 
 @dataclass(frozen=True)
@@ -160,6 +158,21 @@ class Evaluation:
 
 
 def evaluate(
+    run: Path | str | RunResult, episodes: int = 1, epsilon: float = 0.0, seed: int = 0
+) -> Evaluation:
+    """Plays so many episodes with the agent of a run: greedily, or with an ε."""
+    player = load_agent(run)
+    try:
+        return evaluate_player(player, episodes, epsilon, seed)
+    finally:
+        player.close()
+
+
+def evaluate_player(player: Player, episodes: int, epsilon: float, seed: int) -> Evaluation:
+    return play_episodes(*player.trained[:4], player.config, episodes, epsilon, seed)
+
+
+def play_episodes(
     env: Environment,
     agent: Agent,
     state: AgentState,
@@ -169,32 +182,21 @@ def evaluate(
     epsilon: float = 0.0,
     seed: int = 0,
 ) -> Evaluation:
-    """Plays so many episodes, with the forced look as in training.
-
-    With an ε of 0 play is greedy: the gate is not softened either (ε₁ = 0). An episode depends on
-    the seed and its own number alone.
-    """
+    """Plays so many episodes, with the forced look as in training; greedily with an ε of 0."""
     if episodes < 1:
         raise UsageError(f"episodes must be at least 1, not {episodes}")
-    if not 0 <= epsilon <= 1:
-        raise UsageError(f"epsilon lies from 0 to 1, not {epsilon}")
-    if not 0 <= seed < 2**31:
-        raise UsageError(f"seed lies from 0 to {2**31 - 1}, not {seed}")
-    gate = list(GATES.values())[int(condition.gate)]
-    if epsilon == 0 and settings.softness > 0 and gate.soft:
-        hard = dataclasses.replace(settings, softness=0.0, heads=agent.heads, seeds=(0,))
-        agent = _agent(hard, env)
-    play = player(env, agent)
+    check_seed(seed)
+    play = _program(env, agent_at(epsilon, env, agent, condition, settings))
     # Batches of one size, so that there is one program.
     size = min(episodes, AT_ONCE)
-    number_keys = jax.vmap(jax.random.fold_in, (None, 0))
+    number_keys = jax.vmap(episode_key, (None, 0))
     batches = []
     for first in range(0, episodes, size):
-        keys = number_keys(jax.random.key(seed), first + jnp.arange(size))
+        keys = number_keys(seed, first + jnp.arange(size))
         batches.append(jax.device_get(play(state, condition, jnp.float32(epsilon), keys)))
         env.check()
     trace = jax.tree.map(lambda *leaves: np.concatenate(leaves)[:episodes], *batches)
-    return Evaluation(env, epsilon, gate.classifier, trace)
+    return Evaluation(env, epsilon, gate_of(condition).classifier, trace)
 
 
 @lru_cache(maxsize=16)
@@ -203,26 +205,15 @@ def _opening(env: Environment) -> str:
 
 
 @lru_cache(maxsize=16)
-def _agent(config: TrainConfig, env: Environment) -> Agent:
-    """The same agent for the same settings, so that its programs are compiled once."""
-    return make_agent(config.agent, env, config)
-
-
-@lru_cache(maxsize=16)
-def player(env: Environment, agent: Agent) -> Callable[..., Trace]:
+def _program(env: Environment, agent: Agent) -> Callable[..., Trace]:
     """``play(state, condition, epsilon, keys)``: one episode for each key."""
-    look = env.commands.index("look")
     top = min(TOP, len(env.commands))
 
     def episode(
         state: AgentState, condition: Condition, epsilon: Float[Array, ""], key: PRNGKeyArray
     ) -> Trace:
         def step(before: Episode, _: None) -> tuple[Episode, Trace]:
-            time = before.time + 1
-            chance = jax.random.fold_in(key, time)
-            decision = agent.act(state, before, condition, epsilon, chance)[1]
-            forced = look_is_forced(condition, time)
-            action = jnp.where(forced, look, decision.action)
+            decision, action, forced = decide(env, agent, state, condition, epsilon, key, before)
             world, seen = env.step(before.game, action)
             allowed = jnp.where(decision.candidates, decision.values, -jnp.inf)
             values, best = jax.lax.top_k(allowed, top)
@@ -242,10 +233,9 @@ def player(env: Environment, agent: Agent) -> Callable[..., Trace]:
                 subtasks=seen.subtasks,
             )
             memory = agent.perceive(decision.memory, world, seen)
-            return Episode(world, seen, action, time, memory), trace
+            return Episode(world, seen, action, before.time + 1, memory), trace
 
-        game = env.reset(jax.random.fold_in(key, GAME_STREAM))
-        start = Episode(*game, jnp.int32(-1), jnp.int32(0), agent.start(state))
+        start = Episode(*begin(env, key), jnp.int32(-1), jnp.int32(0), agent.start(state))
         return jax.lax.scan(step, start, None, length=env.episode_steps)[1]
 
     return jax.jit(jax.vmap(episode, in_axes=(None, None, None, 0)))
@@ -307,15 +297,13 @@ def evaluate_runs(
     folder: Path, episodes: int = 100, seed: int = 0, greedy_only: bool = False
 ) -> Iterator[RunEvaluation]:
     """Plays every run of a folder, which may be a run folder itself."""
-    from grue.training.runs import load_state, read_runs
-
     for run in read_runs([folder]):
-        env, agent, state, condition, step = load_state(run.folder)
-        known = (env, agent, state, condition, run.config)
-        greedy, exploring = evaluate(*known, seed=seed), None
+        player = load_agent(run.folder)
+        greedy, exploring = evaluate_player(player, 1, 0.0, seed), None
         if not greedy_only:
-            exploring = evaluate(*known, episodes, run.config.epsilon_end, seed)
+            exploring = evaluate_player(player, episodes, run.config.epsilon_end, seed)
         inside = run.folder != folder and run.folder.is_relative_to(folder)
         name = str(run.folder.relative_to(folder)) if inside else run.folder.name
-        env.close()
-        yield RunEvaluation(name, int(step), greedy, exploring, tuple(env.notes()))
+        player.close()
+        notes = tuple(player.env.notes())
+        yield RunEvaluation(name, player.trained_steps, greedy, exploring, notes)

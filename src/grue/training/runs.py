@@ -25,7 +25,7 @@ import numpy as np
 
 from grue.agents.agent import Agent, AgentState, Condition
 from grue.engine.environment import Environment
-from grue.errors import BrokenFileError, GrueError, UsageError
+from grue.errors import BrokenFileError, GrueError, NotRegisteredError, UsageError
 from grue.files import PARTIAL, sync_folder, write_atomically
 from grue.games.gamefile import SUFFIX
 from grue.training import checkpoint, metrics
@@ -88,11 +88,10 @@ class StoredRun(Curves):
 
 
 def read_runs(paths: Iterable[Path | str]) -> list[StoredRun]:
-    """The runs in some folders, each a run folder or a folder of run folders."""
+    """The runs in some folders, each a run folder or one that holds some, at any depth."""
     found: list[StoredRun] = []
     for path in map(Path, paths):
-        inside = sorted(path.iterdir()) if path.is_dir() else []
-        folders = [path] if _is_run(path) else [child for child in inside if _is_run(child)]
+        folders = _run_folders(path)
         if not folders:
             raise UsageError(
                 f"{path} is no run folder and holds none: a run folder has a {CONFIG}, "
@@ -126,7 +125,8 @@ def load_state(folder: Path | str) -> tuple[Environment, Agent, AgentState, Cond
     template = jax.eval_shape(built.program.init, jnp.int32(0), condition)
     run = jax.tree.map(jnp.array, checkpoint.load(path, template))
     run = checkpoint.with_keys(run, template)
-    return built.env, built.agent, run.agent, run.condition, steps[-1]
+    # Not the stored one: the number of a gate of one's own depends on what else was registered.
+    return built.env, built.agent, run.agent, condition, steps[-1]
 
 
 def built_heads(path: Path) -> int:
@@ -146,6 +146,8 @@ def read_config(folder: Path) -> tuple[TrainConfig, dict[str, Any]]:
         config = TrainConfig.from_json(values)
     except FileNotFoundError:
         raise UsageError(f"{folder} is no run folder: it has no {CONFIG}") from None
+    except NotRegisteredError as error:
+        raise NotRegisteredError(f"{path}: {error}") from None
     except UNREADABLE as error:
         raise BrokenFileError(
             f"{path} is damaged or of another grue ({error}); train into another folder"
@@ -187,8 +189,12 @@ def check_rows(folder: Path, steps: Sequence[int], step: int) -> None:
         )
 
 
-def _is_run(path: Path) -> bool:
-    return (path / CONFIG).is_file() and not path.name.endswith(PARTIAL)
+def _run_folders(path: Path) -> list[Path]:
+    if (path / CONFIG).is_file():
+        return [path]
+    inside = sorted(path.iterdir()) if path.is_dir() else []
+    whole = [each for each in inside if not (each.name[0] == "." or each.name.endswith(PARTIAL))]
+    return [folder for each in whole for folder in _run_folders(each)]
 
 
 # Writing

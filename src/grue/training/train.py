@@ -182,15 +182,11 @@ def _find_folder(member: Member, folder: Path, resume: bool) -> None:
         return
     if not resume:
         raise UsageError(f"{folder} exists; use --resume to go on with it, or another --out")
-    runs.check_same(folder, member.config, _game_hash(member.config))
+    runs.check_same(folder, member.config, game_of(member.config).digest)
     checkpoints = folder / runs.CHECKPOINT
     member.saved = checkpoint.saved_steps(checkpoints)
     if member.saved:
         member.notes = checkpoint.read_header(checkpoint.path_of(checkpoints, member.latest))
-
-
-def _game_hash(config: TrainConfig) -> str:
-    return game_of(config).digest
 
 
 class _Trainer:
@@ -267,7 +263,8 @@ class _Trainer:
             for folder in self.folders
         ]
         run = jax.tree.map(jnp.array, self._joined([loaded], np.stack)[0])
-        return checkpoint.with_keys(run, template)
+        # The number of a gate of one's own depends on what else was registered.
+        return checkpoint.with_keys(run, template)._replace(condition=start[1])
 
     def _joined(self, lists: Sequence[Sequence[Any]], stack: Any) -> list[Any]:
         """Trees of the runs as one tree of all runs."""
@@ -331,11 +328,9 @@ class _Trainer:
         for member in self.members:
             assert member.folder is not None
             self.progress.say(f"{member.name} is finished: {self.config.steps} steps")
-            stored = runs.read_run(member.folder)
-            runs.check_rows(member.folder, stored.metrics["step"].tolist(), self.config.steps)
-            found[member.name] = RunResult(
-                stored.config, stored.seed, stored.metrics, member.folder
-            )
+            run = runs.read_run(member.folder)
+            runs.check_rows(member.folder, run.metrics["step"].tolist(), self.config.steps)
+            found[member.name] = RunResult(run.config, run.seed, run.metrics, member.folder)
         return found
 
     def _results(self, built: Built, run: Run) -> dict[str, RunResult]:

@@ -1,0 +1,205 @@
+"""A trained agent that plays: how it decides, and the object that plays command by command.
+
+Nothing is learned. The agent's state is the same before every command, so a score that training
+never met gets the head that would be next, and is not recorded.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from grue.agents.agent import Agent, AgentState, Condition, Decision, Episode
+from grue.agents.gating import GATES, Gate
+from grue.agents.registry import make_agent
+from grue.engine.environment import GAME_STREAM, Environment
+from grue.engine.step import Step
+from grue.errors import UsageError
+from grue.training.algorithm import look_is_forced
+from grue.training.config import LARGEST, TrainConfig
+from grue.training.runs import load_state, read_config
+from grue.training.train import RunResult, Trained
+
+
+@dataclass(frozen=True)
+class Thought:
+    """What the agent thinks of a command."""
+
+    command: str
+    value: float
+    """Q"""
+    admissibility: float
+    """ξ̂"""
+
+
+def decide(
+    env: Environment,
+    agent: Agent,
+    state: AgentState,
+    condition: Condition,
+    epsilon: Float[Array, ""],
+    key: PRNGKeyArray,
+    now: Episode,
+) -> tuple[Decision, Int[Array, ""], Bool[Array, ""]]:
+    """What the agent thinks, the command that is played, and whether it is the forced look."""
+    time = now.time + 1
+    decision = agent.act(state, now, condition, epsilon, jax.random.fold_in(key, time))[1]
+    forced = look_is_forced(condition, time)
+    return decision, jnp.where(forced, env.commands.index("look"), decision.action), forced
+
+
+def begin(env: Environment, key: PRNGKeyArray) -> tuple[Any, Step]:
+    """The game of an episode."""
+    return env.reset(jax.random.fold_in(key, GAME_STREAM))
+
+
+def episode_key(seed: int, number: int | Int[Array, ""]) -> PRNGKeyArray:
+    """An episode depends on the seed and its own number alone."""
+    return jax.random.fold_in(jax.random.key(seed), number)
+
+
+def agent_at(
+    epsilon: float, env: Environment, agent: Agent, condition: Condition, settings: TrainConfig
+) -> Agent:
+    """The agent that plays at an ε: greedy play does not soften the gate either (ε₁ = 0)."""
+    if not 0 <= epsilon <= 1:
+        raise UsageError(f"epsilon lies from 0 to 1, not {epsilon}")
+    if epsilon > 0 or settings.softness == 0 or not gate_of(condition).soft:
+        return agent
+    hard = dataclasses.replace(settings, softness=0.0, heads=agent.heads, seeds=(0,))
+    return _agent(hard, env)
+
+
+def gate_of(condition: Condition) -> Gate:
+    return list(GATES.values())[int(condition.gate)]
+
+
+def check_seed(seed: int) -> None:
+    if not 0 <= seed <= LARGEST:
+        raise UsageError(f"seed lies from 0 to {LARGEST}, not {seed}")
+
+
+@lru_cache(maxsize=16)
+def _agent(config: TrainConfig, env: Environment) -> Agent:
+    """The same agent for the same settings, so that its programs are compiled once."""
+    return make_agent(config.agent, env, config)
+
+
+@lru_cache(maxsize=16)
+def _decider(env: Environment, agent: Agent) -> Callable[..., tuple[Decision, Any, Any]]:
+    return jax.jit(lambda *known: decide(env, agent, *known))
+
+
+@lru_cache(maxsize=16)
+def _stepper(env: Environment) -> Callable[[Any, Any], tuple[Any, Step]]:
+    return jax.jit(env.step)
+
+
+@lru_cache(maxsize=16)
+def _perceiver(agent: Agent) -> Callable[[Any, Any, Step], Any]:
+    return jax.jit(agent.perceive)
+
+
+class Player:
+    """Plays a game with a trained agent, command by command: ``reset``, then ``act`` and ``step``.
+
+    The first episode is the first of ``grue.evaluate`` with the same seed and ε, and so on.
+    """
+
+    def __init__(self, trained: Trained, config: TrainConfig, seed: int = 0) -> None:
+        check_seed(seed)
+        self.trained = trained
+        self.env, self._agent, self._learned, self._condition, self.trained_steps = trained
+        self.config = config
+        self.seed = seed
+        self.state: Any = None
+        """The game's: ``step`` moves it on."""
+        self.decision: Decision | None = None
+        """Of the last ``act``, with one value for every command; None before the first."""
+        self._next = 0
+        self._time = 0
+        self._previous = -1
+        self._key: PRNGKeyArray | None = None
+
+    def reset(self, episode: int | None = None) -> Step:
+        """Begins the next episode, or that of a number."""
+        number = self._next if episode is None else episode
+        if not 0 <= number < LARGEST:
+            raise UsageError(f"episode lies from 0 to {LARGEST - 1}, not {number}")
+        self._next = number + 1
+        self._time, self._previous, self.decision = 0, -1, None
+        self._key = episode_key(self.seed, number)
+        self.state, step = begin(self.env, self._key)
+        return self._told(step)
+
+    def act(self, step: Step, epsilon: float = 0.0) -> int:
+        """The number of the command to play now; once for every step. Greedy with an ε of 0."""
+        if self._key is None:
+            raise UsageError("no episode has begun: reset() begins one and gives its first step")
+        if step.terminated or step.truncated:
+            raise UsageError("the episode is over: reset() begins the next one")
+        known = self.env, self._agent, self._condition, self.config
+        agent = agent_at(epsilon, *known)
+        # Words are for the host only.
+        seen = step._replace(text=None)
+        if self.decision is None:
+            memory = agent.start(self._learned)
+        else:
+            memory = _perceiver(agent)(self.decision.memory, self.state, seen)
+        now = Episode(self.state, seen, jnp.int32(self._previous), jnp.int32(self._time), memory)
+        self.decision, action, _ = _decider(self.env, agent)(
+            self._learned, self._condition, jnp.float32(epsilon), self._key, now
+        )
+        self._time += 1
+        self._previous = int(action)
+        return self._previous
+
+    def step(self, action: int) -> Step:
+        """Plays a command, the agent's or another, by its number in ``env.commands``."""
+        if self.decision is None:
+            raise UsageError("an agent acts before every step: call act(step) first")
+        if not 0 <= action < len(self.env.commands):
+            last = len(self.env.commands) - 1
+            raise UsageError(f"a command is a number from 0 to {last}, not {action}")
+        self._previous = int(action)
+        self.state, step = _stepper(self.env)(self.state, jnp.int32(action))
+        return self._told(step)
+
+    def thoughts(self) -> tuple[Thought, ...]:
+        """What the agent thought of the commands that it chose from, the best first."""
+        if self.decision is None:
+            return ()
+        values = np.asarray(self.decision.values)
+        admissibility = np.asarray(self.decision.admissibility)
+        candidates = np.flatnonzero(self.decision.candidates)
+        best = candidates[np.argsort(-values[candidates], stable=True)]
+        return tuple(
+            Thought(self.env.commands[i], float(values[i]), float(admissibility[i])) for i in best
+        )
+
+    def close(self) -> None:
+        """Ends the processes of a hosted game; they come back when they are needed."""
+        self.env.close()
+
+    def _told(self, step: Step) -> Step:
+        """A step as plain numbers and words."""
+        step = jax.device_get(step)
+        self.env.check()
+        return step._replace(text=self.env.decode(step.observation))
+
+
+def load_agent(run: Path | str | RunResult, seed: int = 0) -> Player:
+    """The agent of a run, as it is in the latest checkpoint: a run folder, or a run of
+    ``grue.train``'s result."""
+    if isinstance(run, RunResult):
+        return Player(run.trained, run.config, seed)
+    return Player(load_state(run), read_config(Path(run))[0], seed)
