@@ -119,7 +119,7 @@ def test_spaces_hold_what_is_returned(env: SaladWorldVectorEnv) -> None:
     for _ in range(2 * LIMIT):
         assert env.observation_space.contains(observations)
         assert env.single_observation_space.contains(observations[0])
-        assert observations.shape == (3, env.env.observation_length)
+        assert observations.shape == (3, env.engine.observation_length)
         mask = tuple(infos["admissible_set"])
         observations, rewards, terminations, truncations, infos = env.step(
             env.action_space.sample(mask)
@@ -178,7 +178,7 @@ def test_bad_actions_are_refused(env: SaladWorldVectorEnv, actions: Any, message
 
 def test_bad_arguments_are_refused(env: SaladWorldVectorEnv, tmp_path: Path) -> None:
     for number in (0, -3):
-        with pytest.raises(UsageError, match=f"num_envs is {number}; use at least 1"):
+        with pytest.raises(UsageError, match=f"num_envs is {number}; use a whole number"):
             made(num_envs=number)
     with pytest.raises(UsageError, match="at least 1 step"):
         made(num_envs=2, episode_steps=0)

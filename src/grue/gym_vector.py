@@ -51,17 +51,17 @@ class TextGameVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         episode_steps: int | None = None,
         admissible: bool = True,
     ) -> None:
-        if num_envs < 1:
-            raise UsageError(f"num_envs is {num_envs}; use at least 1")
+        if not isinstance(num_envs, int | np.integer) or num_envs < 1:
+            raise UsageError(f"num_envs is {num_envs!r}; use a whole number, at least 1")
         check_episode_steps(episode_steps)
-        self.env = _compiled_env(game, episode_steps)
-        self.num_envs = num_envs
-        self.commands = self.env.commands
-        self.vocabulary = self.env.vocabulary
-        self.episode_steps = self.env.episode_steps
+        self.engine = _compiled_env(game, episode_steps)
+        self.num_envs = int(num_envs)
+        self.commands = self.engine.commands
+        self.vocabulary = self.engine.vocabulary
+        self.episode_steps = self.engine.episode_steps
         self.admissible = admissible
         self.single_observation_space = spaces.Box(
-            0, len(self.vocabulary) - 1, (self.env.observation_length,), np.int32
+            0, len(self.vocabulary) - 1, (self.engine.observation_length,), np.int32
         )
         self.single_action_space = spaces.Discrete(len(self.commands))
         self.observation_space = batch_space(self.single_observation_space, num_envs)
@@ -114,7 +114,7 @@ class TextGameVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
 
     def decode(self, observation: np.ndarray) -> str:
         """The text of one game's observation, a row of what ``step`` gives."""
-        return self.env.decode(observation)
+        return self.engine.decode(observation)
 
     def close_extras(self, **kwargs: Any) -> None:
         self._games = None
@@ -125,8 +125,8 @@ class TextGameVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         state, ended = game
         state, step = jax.tree.map(
             lambda anew, onward: jnp.where(ended, anew, onward),
-            self.env.restart(state),
-            self.env.step(state, action),
+            self.engine.restart(state),
+            self.engine.step(state, action),
         )
         return (state, step.terminated | step.truncated), self._reported(step)
 
@@ -139,7 +139,7 @@ class TextGameVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
     @cached_property
     def _all_ended(self) -> Games:
         """Games whose next turn is the beginning: reset needs no program of its own."""
-        state, _ = jax.eval_shape(self.env.reset)
+        state, _ = jax.eval_shape(self.engine.reset)
         blank = jax.tree.map(lambda leaf: np.zeros((self.num_envs, *leaf.shape), leaf.dtype), state)
         return blank, np.ones(self.num_envs, bool)
 
