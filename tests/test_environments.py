@@ -12,6 +12,7 @@ import pytest
 
 import grue
 from grue.engine.compiled import CompiledEnv, State
+from grue.gym import MAX_LENGTH
 
 PAGE = Path(__file__).parents[1] / "docs" / "environments.md"
 PURE, ONE, MANY = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
@@ -37,6 +38,7 @@ def test_the_pure_functions(capsys: pytest.CaptureFixture[str]) -> None:
 def test_one_game() -> None:
     names = run(ONE)
     assert isinstance(names["text"], str)
+    assert f"cut\nafter {MAX_LENGTH:,} characters" in PAGE.read_text()
     assert names["info"].keys() == {"score", "subtasks", "admissible", "admissible_set"}
 
 
@@ -47,8 +49,6 @@ def test_many_games() -> None:
     assert 0 < episodes.mean() <= grue.load("saladworld-3").max_score
     assert episodes.max() == grue.load("saladworld-3").max_score
     assert 0 < names["learn_from"].sum() <= 1024
-    for kind in ("int32", "float64", "int64", "int8"):
-        assert kind in PAGE.read_text()
 
 
 @pytest.fixture(scope="module")
