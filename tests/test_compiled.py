@@ -473,6 +473,21 @@ def test_key_changes_nothing(pair: Pair) -> None:
     assert same_tree(reset(jax.random.key(0)), reset(jax.random.key(7)))
 
 
+def test_restart_is_reset_also_within_a_program() -> None:
+    env = grue.make("saladworld-1", engine="compiled")
+    state, step = jax.jit(env.reset)()
+    states = jax.tree.map(lambda leaf: jnp.stack([leaf] * 3), state)
+    traced = jax.jit(jax.vmap(env.restart))(states)
+    with jax.disable_jit():
+        plain = grue.make("saladworld-1", engine="compiled").restart(state)
+    for again in (plain, env.restart(state), jax.tree.map(lambda leaf: leaf[1], traced)):
+        for ours, theirs in zip(
+            jax.tree.leaves(again), jax.tree.leaves((state, step)), strict=True
+        ):
+            assert ours.dtype == theirs.dtype
+            np.testing.assert_array_equal(ours, theirs)
+
+
 def test_state_after_the_end_stays(pair: Pair) -> None:
     engines = pair(1)
     env = engines.compiled

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 import warnings
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -210,3 +212,14 @@ def test_wrong_arguments_are_refused() -> None:
     for action in (-1, 8):
         with pytest.raises(UsageError, match="0 to 7"):
             env.step(np.int64(action))
+
+
+def test_admissible_commands_of_a_story_are_not_made_up(
+    zork_file: Callable[[int], Path],
+) -> None:
+    story = zork_file(88)
+    with pytest.raises(UsageError, match=r"nobody knows.*without admissible=True"):
+        gymnasium.make("grue/TextGame-v0", game=story, admissible=True)
+    env = gymnasium.make("grue/TextGame-v0", game=story)
+    assert "admissible_set" not in env.reset(seed=0)[1]
+    env.close()

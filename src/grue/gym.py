@@ -79,7 +79,8 @@ class TextGameEnv(gymnasium.Env[str, np.int64]):
 
     ``info`` has ``score``, ``subtasks`` (which are done), ``admissible`` (whether the command
     changed the state) and, if ``admissible=True``, ``admissible_set``: a mask for
-    ``action_space.sample``, which costs a look at every command.
+    ``action_space.sample``, which costs a look at every command. It is known of TextWorld's games
+    only.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 4}  # noqa: RUF012
@@ -91,11 +92,15 @@ class TextGameEnv(gymnasium.Env[str, np.int64]):
         admissible: bool = False,
         render_mode: str | None = None,
     ) -> None:
-        if episode_steps is not None and episode_steps < 1:
-            raise UsageError(f"episode_steps is {episode_steps}; an episode has at least 1 step")
+        check_episode_steps(episode_steps)
         if render_mode is not None and render_mode not in self.metadata["render_modes"]:
             raise UsageError(f"there is no render_mode {render_mode!r}; use 'ansi' or None")
         self.game = game if isinstance(game, Game | Story) else load(game)
+        if admissible and isinstance(self.game, Story):
+            raise UsageError(
+                f"nobody knows which commands are admissible in {self.game.name}: make it without "
+                "admissible=True, which is for TextWorld's games"
+            )
         self.commands = self.game.commands
         self.admissible = admissible
         self.render_mode = render_mode
@@ -158,11 +163,21 @@ class SaladWorldEnv(TextGameEnv):
         admissible: bool = False,
         render_mode: str | None = None,
     ) -> None:
-        if level not in LEVELS:
-            raise UsageError(
-                f"SaladWorld has no level {level!r}; the levels are {LEVELS[0]} to {LEVELS[-1]}"
-            )
-        super().__init__(f"saladworld-{int(level)}", episode_steps, admissible, render_mode)
+        super().__init__(level_name(level), episode_steps, admissible, render_mode)
+
+
+def level_name(level: int) -> str:
+    """The game of a level of SaladWorld."""
+    if level not in LEVELS:
+        raise UsageError(
+            f"SaladWorld has no level {level!r}; the levels are {LEVELS[0]} to {LEVELS[-1]}"
+        )
+    return f"saladworld-{int(level)}"
+
+
+def check_episode_steps(episode_steps: int | None) -> None:
+    if episode_steps is not None and episode_steps < 1:
+        raise UsageError(f"episode_steps is {episode_steps}; an episode has at least 1 step")
 
 
 def observation(step: Step) -> str:

@@ -14,16 +14,17 @@ from types import ModuleType
 from typing import Any
 
 ENVIRONMENTS = {
-    "grue/SaladWorld-v0": "grue.gym:SaladWorldEnv",
-    "grue/TextGame-v0": "grue.gym:TextGameEnv",
+    "grue/SaladWorld-v0": ("grue.gym:SaladWorldEnv", "grue.gym_vector:SaladWorldVectorEnv"),
+    "grue/TextGame-v0": ("grue.gym:TextGameEnv", "grue.gym_vector:TextGameVectorEnv"),
 }
+"""For each name the environment of one game, and that of many."""
 
 
 def register(gymnasium: Any) -> None:
     """Registers the environments; again is harmless."""
-    for name, entry_point in ENVIRONMENTS.items():
+    for name, (one, many) in ENVIRONMENTS.items():
         if name not in gymnasium.registry:
-            gymnasium.register(name, entry_point)
+            gymnasium.register(name, one, vector_entry_point=many)
 
 
 class _WhenImported(MetaPathFinder):

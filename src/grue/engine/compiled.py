@@ -95,8 +95,9 @@ class CompiledEnv:
 
     @cached_property
     def _start(self) -> tuple[State, Step]:
-        with jax.ensure_compile_time_eval():
-            return jax.tree.map(np.asarray, jax.jit(self.reset)())
+        # Compiled by itself, it runs at once also where another program is traced.
+        with jax.disable_jit(False):
+            return jax.tree.map(np.asarray, jax.jit(self.reset).lower().compile()())
 
     def step(self, state: State, action: Array | int) -> tuple[State, Step]:
         """Takes a command by its number. A game that is over stays as it is."""

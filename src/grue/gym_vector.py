@@ -1,0 +1,200 @@
+"""Gymnasium's vector environments over the compiled engine: many games in one jitted program.
+
+gymnasium.make_vec("grue/SaladWorld-v0", num_envs=1024, level=3)
+gymnasium.make_vec("grue/TextGame-v0", num_envs=1024, game="path/to/story.z8")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+from grue.engine.compiled import CompiledEnv, State
+from grue.engine.make import compiled, make
+from grue.engine.step import Step
+from grue.errors import CannotCompileError, UsageError
+from grue.games.game import Game
+from grue.games.stories import Story
+from grue.gym import check_episode_steps, level_name
+
+Games = tuple[State, Any]
+"""The states of all games, and which of them have ended and begin anew at the next step."""
+
+
+class TextGameVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
+    """Copies of a compiled game: token numbers are observations, commands are actions.
+
+    Number 0 is padding, and ``vocabulary.words[i - 1]`` is the word of number i. ``infos`` has
+    ``score``, ``subtasks``, ``admissible`` and, unless ``admissible=False``, ``admissible_set``,
+    each with a row for every game. The step after an end takes no command: it begins anew.
+    """
+
+    metadata: dict[str, Any] = {  # noqa: RUF012
+        "render_modes": [],
+        "autoreset_mode": AutoresetMode.NEXT_STEP,
+    }
+
+    def __init__(
+        self,
+        game: str | Path | Game | Story,
+        num_envs: int = 1,
+        episode_steps: int | None = None,
+        admissible: bool = True,
+    ) -> None:
+        if not isinstance(num_envs, int | np.integer) or num_envs < 1:
+            raise UsageError(f"num_envs is {num_envs!r}; use a whole number, at least 1")
+        check_episode_steps(episode_steps)
+        self.engine = _compiled_env(game, episode_steps)
+        self.num_envs = int(num_envs)
+        self.commands = self.engine.commands
+        self.vocabulary = self.engine.vocabulary
+        self.episode_steps = self.engine.episode_steps
+        self.admissible = admissible
+        self.single_observation_space = spaces.Box(
+            0, len(self.vocabulary) - 1, (self.engine.observation_length,), np.int32
+        )
+        self.single_action_space = spaces.Discrete(len(self.commands))
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self._games: Games | None = None
+        self._turn = jax.jit(jax.vmap(self._turn_of_one))
+
+    def reset(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self,
+        *,
+        seed: int | np.integer | Sequence[int | None] | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Begins all games anew. They have no chance in them, so that every seed plays alike."""
+        self._check_open()
+        if seed is not None and not isinstance(seed, int | np.integer):
+            if len(seed) != self.num_envs:
+                raise UsageError(
+                    f"there are {len(seed)} seeds for {self.num_envs} environments; give one "
+                    "number, one for each, or None"
+                )
+            seed = None
+        if options and "reset_mask" in options:
+            raise UsageError(
+                "there is no option 'reset_mask' here: ended games begin anew by themselves, and "
+                "reset begins all"
+            )
+        super().reset(seed=None if seed is None else int(seed), options=options)
+        nothing = np.zeros(self.num_envs, np.int32)
+        self._games, step = self._turn(self._all_ended, nothing)
+        step = jax.device_get(step)
+        return step.observation.astype(np.int32), self._infos(step)
+
+    def step(
+        self, actions: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        self._check_open()
+        if self._games is None:
+            raise gymnasium.error.ResetNeeded("call reset before the first step")
+        self._games, step = self._turn(self._games, self._checked(actions))
+        # Everything comes to the host at once, and is copied: JAX's arrays cannot be written to.
+        step = jax.device_get(step)
+        return (
+            step.observation.astype(np.int32),
+            step.reward.astype(np.float64),
+            step.terminated.copy(),
+            step.truncated.copy(),
+            self._infos(step),
+        )
+
+    def decode(self, observation: np.ndarray) -> str:
+        """The text of one game's observation, a row of what ``step`` gives."""
+        return self.engine.decode(observation)
+
+    def close_extras(self, **kwargs: Any) -> None:
+        self._games = None
+
+    # In the jitted program
+
+    def _turn_of_one(self, game: Games, action: jax.Array) -> tuple[Games, Step]:
+        state, ended = game
+        state, step = jax.tree.map(
+            lambda anew, onward: jnp.where(ended, anew, onward),
+            self.engine.restart(state),
+            self.engine.step(state, action),
+        )
+        return (state, step.terminated | step.truncated), self._reported(step)
+
+    def _reported(self, step: Step) -> Step:
+        """Without what nobody asked for, which is then not computed."""
+        return step if self.admissible else step._replace(admissible_set=None)
+
+    # On the host
+
+    @cached_property
+    def _all_ended(self) -> Games:
+        """Games whose next turn is the beginning: reset needs no program of its own."""
+        state, _ = jax.eval_shape(self.engine.reset)
+        blank = jax.tree.map(lambda leaf: np.zeros((self.num_envs, *leaf.shape), leaf.dtype), state)
+        return blank, np.ones(self.num_envs, bool)
+
+    def _checked(self, actions: Any) -> np.ndarray:
+        numbers = np.asarray(actions)
+        if numbers.shape != (self.num_envs,) or numbers.dtype.kind not in "iu":
+            raise UsageError(
+                f"the actions have the shape {numbers.shape} and the type {numbers.dtype}; give "
+                f"{self.num_envs} whole numbers, one for each environment"
+            )
+        wrong = np.flatnonzero((numbers < 0) | (numbers >= len(self.commands)))
+        if wrong.size:
+            raise UsageError(
+                f"there is no action {numbers[wrong[0]]}, which environment {wrong[0]} was given: "
+                f"use 0 to {len(self.commands) - 1}"
+            )
+        return numbers.astype(np.int32)
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise gymnasium.error.ClosedEnvironmentError("the environment is closed: make another")
+
+    def _infos(self, step: Step) -> dict[str, Any]:
+        """As Gymnasium has it: beside each array, which games it tells of. Here that is all."""
+        arrays = {
+            "score": step.score.astype(np.int64),
+            "subtasks": step.subtasks.copy(),
+            "admissible": step.admissible.copy(),
+        }
+        if self.admissible:
+            arrays["admissible_set"] = step.admissible_set.astype(np.int8)
+        return arrays | {f"_{name}": np.ones(self.num_envs, bool) for name in arrays}
+
+
+class SaladWorldVectorEnv(TextGameVectorEnv):
+    """Copies of one of the seven levels of SaladWorld."""
+
+    def __init__(
+        self,
+        level: int = 1,
+        num_envs: int = 1,
+        episode_steps: int | None = None,
+        admissible: bool = True,
+    ) -> None:
+        super().__init__(level_name(level), num_envs, episode_steps, admissible)
+
+
+def _compiled_env(game: str | Path | Game | Story, episode_steps: int | None) -> CompiledEnv:
+    try:
+        if isinstance(game, Game | Story):
+            return CompiledEnv(compiled(game), episode_steps)
+        return make(game, "compiled", episode_steps)
+    except CannotCompileError as error:
+        name = game.name if isinstance(game, Game | Story) else game
+        raise CannotCompileError(
+            f"{name} cannot be compiled: {error}; for the real game use "
+            'gymnasium.make_vec(..., vectorization_mode="async"), whose observations are texts'
+        ) from None
