@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import stat
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -50,7 +51,14 @@ def test_usage_errors_are_one_line_each(capsys) -> None:
     assert complaint(["gmaes"], 2, capsys).startswith("No such command 'gmaes'.")
     assert complaint(["play"], 2, capsys) == f"Missing argument 'GAME'.{hint}"
     assert "--sede" in complaint(["play", "saladworld-1", "--sede", "1"], 2, capsys)
-    assert "--seed" in complaint(["play", "saladworld-1", "--seed", "-1"], 2, capsys)
+    said = complaint(["play", "saladworld-1", "--seed", "-1"], 2, capsys)
+    assert said.startswith("Invalid value for '--seed': ")
+    assert ", not -1 (grue" in said
+    assert ", not nan (grue" in complaint(["bench", "env", "--seconds=nan"], 2, capsys)
+    assert ", not inf (grue" in complaint(["bench", "env", "--seconds", "inf"], 2, capsys)
+    assert complaint(["play", "~nobody-here/x.z5"], 2, capsys) == (
+        "there is no home folder for ~nobody-here/x.z5; write the path out"
+    )
     assert "integer" in complaint(["play", "saladworld-1", "--seed", "x"], 2, capsys)
     assert "(extra)" in complaint(["games", "extra"], 2, capsys)
 
@@ -165,6 +173,69 @@ def test_outputs_that_cannot_be_written(tmp_path: Path, capsys) -> None:
     assert said == f"{tmp_path}/file is there already; give the transcript a new name"
     assert (tmp_path / "file").read_text() == ""
     assert os.listdir(tmp_path) == ["file"]
+
+
+def test_outputs_that_are_no_files(tmp_path: Path, capsys) -> None:
+    """A pipe or a device would be replaced by a file."""
+    os.mkfifo(tmp_path / "pipe.png")
+    for command in ("compile", "map"):
+        said = complaint([command, "saladworld-1", "-o", str(tmp_path / "pipe.png")], 2, capsys)
+        assert said.startswith(f"{tmp_path}/pipe.png is no plain file and would be replaced by one")
+    assert stat.S_ISFIFO((tmp_path / "pipe.png").stat().st_mode)
+    for place in (str(tmp_path), "", "/"):
+        said = complaint(["compile", "saladworld-1", "-o", place], 2, capsys)
+        assert said.endswith(" is a folder: give the name of a file to write")
+    said = complaint(["compile", "saladworld-1", "-o", f"{tmp_path}/missing/x.grue.npz"], 1, capsys)
+    assert said == f"{tmp_path}/missing/x.grue.npz: No such file or directory"
+    assert os.listdir(tmp_path) == ["pipe.png"]
+
+
+def test_a_compiled_game_where_a_story_is_wanted(tmp_path: Path, capsys) -> None:
+    said = complaint(["play", str(tmp_path / "x.grue.npz")], 2, capsys)
+    assert "is a compiled game: grue train and grue.make take it" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("matplotlib", ["map", "saladworld-1", "-o", "map.png"]),
+        ("textworld", ["walkthrough", "saladworld-1", "--run"]),
+        ("equinox", ["train", "saladworld-1", "--steps", "1000"]),
+    ],
+)
+def test_packages_that_are_missing(name: str, arguments: list[str], tmp_path: Path) -> None:
+    # None in its place makes every import of it fail.
+    code = (
+        f"import sys; sys.modules[{name!r}] = None; from grue.entry import main; sys.exit(main())"
+    )
+    command = [sys.executable, "-c", code, *arguments]
+    result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert result.returncode == 1
+    said = f"grue: this needs the package {name}, and it cannot be imported"
+    assert result.stderr.splitlines()[-1].startswith(said)
+    assert "Traceback" not in result.stderr
+
+
+def test_streams_that_are_closed_or_poor() -> None:
+    grue_command = f"{sys.executable} -m grue.cli"
+    for shell in (f"{grue_command} games >&-", f"{grue_command} games 2>&-"):
+        result = subprocess.run(shell, shell=True, capture_output=True, text=True)
+        assert (result.returncode, result.stderr) == (0, ""), shell
+    poor = os.environ | {"PYTHONIOENCODING": "ascii"}
+    result = subprocess.run(f"{grue_command} --help", shell=True, capture_output=True, env=poor)
+    assert result.returncode == 0
+    assert b"?" in result.stdout
+
+
+def test_too_little_memory(tmp_path: Path, capsys) -> None:
+    """Nothing stays behind that would be in the way of the next try."""
+    given = ["train", "saladworld-1", "--agent", "drqn", "--steps", "1000"]
+    given += ["--set", "context=2000000", "--out", str(tmp_path / "runs")]
+    assert cli.main(given) == 1
+    last = capsys.readouterr().err.strip().splitlines()[-1]
+    assert last.startswith("grue: there is not enough memory (")
+    assert "make replay_steps, table_rows" in last
+    assert os.listdir(tmp_path / "runs") == []
 
 
 def test_odd_input_to_a_game() -> None:

@@ -264,11 +264,25 @@ def test_rows_of_an_earlier_grue(folder: Path) -> None:
 def test_a_damaged_line_is_refused_by_its_number(folder: Path) -> None:
     fill(folder, 3)
     lines = (folder / "metrics.jsonl").read_text().splitlines()
-    for bad, reason in [("{", "a row"), ("5", "a row"), ("[]", "step"), ('{"step": 1}', "seed")]:
+    row = json.loads(lines[1])
+    changed = {
+        "step is 'x'": row | {"step": "x"},
+        "step is None": row | {"step": None},
+        "episodes is 1e+30": row | {"episodes": 1e30},
+        "score is 'x'": row | {"score": "x"},
+        "heads is ['x']": row | {"heads": ["x"]},
+    }
+    broken = {"it is no row": "{", "step is missing": "[]", "seed is missing": '{"step": 1}'}
+    broken |= {reason: json.dumps(values) for reason, values in changed.items()}
+    for reason, bad in [*broken.items(), ("it is no row", "5"), ("it is no row", "[" * 100_000)]:
         (folder / "metrics.jsonl").write_text("\n".join([lines[0], bad, lines[2]]) + "\n")
         with pytest.raises(grue.BrokenFileError) as caught:
             read_rows(folder)
-        assert f"metrics.jsonl, line 2 is damaged ({reason} is missing)" in str(caught.value)
+        assert f"metrics.jsonl, line 2 is damaged ({reason})" in str(caught.value)
+    longer = json.dumps(row | {"heads": [*row["heads"], 0.5]})
+    (folder / "metrics.jsonl").write_text("\n".join([lines[0], longer, lines[2]]) + "\n")
+    with pytest.raises(grue.BrokenFileError, match=r"metrics\.jsonl is damaged"):
+        read_run(folder)
 
 
 def test_a_folder_is_taken_back_to_a_step(folder: Path) -> None:
@@ -314,6 +328,35 @@ def test_one_process_at_a_time(folder: Path) -> None:
     RunFolder(folder, 0).close()
 
 
+def test_a_folder_that_is_not_as_it_was_is_not_touched(folder: Path) -> None:
+    fill(folder, 3, save_at=(300,))
+    before = (folder / "metrics.jsonl").read_bytes()
+
+    def refuse() -> None:
+        with pytest.raises(grue.GrueError, match="another process"):
+            RunFolder(folder, 0).close()  # The check is made with the lock held.
+        raise grue.GrueError("it has changed")
+
+    with pytest.raises(grue.GrueError, match="it has changed"):
+        RunFolder(folder, 0, refuse)
+    assert (folder / "metrics.jsonl").read_bytes() == before
+    assert checkpoint.saved_steps(folder / "checkpoint") == [300]
+    with pytest.raises(grue.UsageError, match="another process has made it meanwhile"):
+        create(folder, CONFIG, ABOUT)
+    RunFolder(folder, 300).close()
+
+
+def test_rows_of_a_finished_run_without_a_checkpoint_are_kept(folder: Path) -> None:
+    fill(folder, 8)
+    before = (folder / "metrics.jsonl").read_bytes()
+    RunFolder(folder, 0).close()
+    assert (folder / "metrics.jsonl.old").read_bytes() == before
+    fill(folder, 7)  # Killed before its first checkpoint: the same rows will come again.
+    (folder / "metrics.jsonl.old").unlink()
+    RunFolder(folder, 0).close()
+    assert names(folder) == {"config.json", "checkpoint", "metrics.jsonl"}
+
+
 # Reading
 
 
@@ -335,7 +378,12 @@ def test_read_runs(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", "{}", '{"about": {}, "contxt": 3}', '{"about": {}, "steps": 7}', '{"about": 1}'],
+    [
+        *("", "[]", "{}", '{"about": {}, "contxt": 3}', '{"about": {}, "steps": 7}'),
+        *('{"about": 1}', '{"about": {"resumed": [1]}}', "[" * 100_000),
+        '{"about": {}, "discount": 1' + "0" * 400 + "}",
+    ],
+    ids=range(9),
 )
 def test_a_damaged_config(folder: Path, text: str) -> None:
     (folder / "config.json").write_text(text)

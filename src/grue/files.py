@@ -39,9 +39,7 @@ def check_is_file(path: Path) -> None:
     if path.is_dir() or not path.name:
         raise UsageError(f"{path} is a folder: give the name of a file to write")
     if path.exists() and not path.is_file():
-        raise UsageError(
-            f"{path} is no plain file, and would be replaced by one: give another name"
-        )
+        raise UsageError(f"{path} is no plain file and would be replaced by one: give another name")
 
 
 def sync_folder(folder: Path) -> None:

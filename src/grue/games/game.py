@@ -21,6 +21,8 @@ from grue.games.story import read_story
 Fact = tuple[str, ...]
 """A predicate and the entities that it holds of: ``("at", "P", "r_0")``."""
 
+SUFFIX = ".grue.npz"
+"""The end of the name of a compiled game."""
 DEFAULT_EPISODE_STEPS = 200
 FITTINGS = ("stove", "oven", "toaster")
 
@@ -210,10 +212,18 @@ def read_textworld_game(story: Path, name: str | None = None) -> Game:
     game = Game(name or story.stem, story, data)
     try:
         # A wrong file is refused here, not in the middle of a game.
-        _ = game.rooms, game.things, game.subtasks, game.start, game.walkthrough
+        _ = game.rooms, game.things, game.max_score, game.start
+        _check_texts(game.metadata, ("commands", "walkthrough"))
     except (AttributeError, LookupError, StopIteration, TypeError, ValueError) as error:
         raise BrokenFileError(f"{path} is not a TextWorld game file: {error!r}") from None
     return game
+
+
+def _check_texts(metadata: Mapping[str, Any], names: Sequence[str]) -> None:
+    for name in names:
+        listed = metadata.get(name) or []
+        if not isinstance(listed, list) or not all(isinstance(text, str) for text in listed):
+            raise ValueError(f"{name} is no list of texts")
 
 
 def _check_keys(path: Path, data: Any, keys: Sequence[str]) -> None:

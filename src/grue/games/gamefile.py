@@ -21,11 +21,10 @@ import numpy as np
 
 from grue.errors import BrokenFileError, UsageError
 from grue.files import write_atomically
-from grue.games.game import Game
+from grue.games.game import SUFFIX, Game
 from grue.games.tokens import Vocabulary
 
 FORMAT = 1
-SUFFIX = ".grue.npz"
 DAMAGE = (
     *(OSError, EOFError, zipfile.BadZipFile, zlib.error, struct.error),
     *(AttributeError, LookupError, TypeError, ValueError),

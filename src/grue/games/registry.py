@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from grue.errors import UsageError
+from grue.files import expanded
 from grue.games import zork
-from grue.games.game import Game, read_textworld_game
+from grue.games.game import SUFFIX, Game, read_textworld_game
 from grue.games.stories import Story, read_story_game
 
 LEVELS = range(1, 8)
@@ -41,7 +42,7 @@ def load(
     commands of a Z-machine story. A story with a ``.json`` beside it is TextWorld's.
     """
     text = str(name)
-    listed = None if commands is None else Path(commands).expanduser()
+    listed = None if commands is None else expanded(commands)
     if story is not None and text != zork.NAME:
         raise UsageError(
             f"--story (in Python: story) is for {zork.NAME}; {text} is not played from another file"
@@ -50,7 +51,12 @@ def load(
         return zork.load_zork(story, listed)
     if text in game_names():
         return _without_commands(_shipped(text), listed)
-    path = Path(text).expanduser()
+    path = expanded(text)
+    if path.name.endswith(SUFFIX):
+        raise UsageError(
+            f"{path} is a compiled game: grue train and grue.make take it; everything else needs "
+            "the story it was compiled from"
+        )
     if not (path.suffix.startswith(".z") or path.exists() or path.parent != Path()):
         raise _unknown(text)
     if path.is_file() and not path.with_suffix(".json").exists():

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from grue.errors import UsageError
+from grue.files import expanded
 from grue.games.stories import Story, read_story_game
 
 NAME = "zork1"
@@ -33,7 +34,7 @@ SETTINGS: Mapping[str, Any] = {"discount": 0.8, "steps": 2_000_000}
 
 def load_zork(story: Path | str | None = None, commands: Path | None = None) -> Story:
     """Zork I from a file, or from where it is looked for."""
-    path = find_story() if story is None else Path(story).expanduser()
+    path = find_story() if story is None else expanded(story)
     found = read_story_game(path, NAME, commands)
     if hashlib.sha256(found.data).hexdigest() not in RELEASES:
         known = " and ".join(map(str, RELEASES.values()))
@@ -59,7 +60,7 @@ def find_story() -> Path:
     """The story file that ``GRUE_ZORK1`` names, or the one in the user's data folder."""
     named = os.environ.get(VARIABLE)
     if named:
-        return Path(named).expanduser()
+        return expanded(named)
     folder = data_folder()
     found = sorted(path for path in folder.glob(f"{NAME}*.z[358]") if path.is_file())
     if found:

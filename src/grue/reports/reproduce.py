@@ -25,7 +25,7 @@ from grue.experiments.figures import (
 from grue.experiments.records import Record, laid_out
 from grue.experiments.runner import Places, finished, missing, run_missing
 from grue.experiments.scales import Wish, find_scale, game_name, level_of
-from grue.files import write_atomically
+from grue.files import expanded, write_atomically
 from grue.games import zork
 from grue.games.registry import load
 from grue.reports.bars import draw_bars
@@ -86,7 +86,7 @@ def make_wish(
         None if levels is None else parse_levels(levels),
         None if conditions is None else parse_conditions(conditions),
         None if seeds is None else parse_seeds(seeds),
-        None if story is None else str(story.expanduser().resolve()),
+        None if story is None else str(expanded(story).resolve()),
     )
     if not wish.configs() and any(figure.conditions for figure in wish.figures):
         raise UsageError(f"{name} shows nothing of these --levels and --conditions")

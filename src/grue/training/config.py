@@ -70,6 +70,8 @@ REGISTERED = ("agent", "gate")
 MOST_SEEDS = 10_000
 LARGEST = 2**31 - 1
 """Steps are counted in 32 bits."""
+MOST = {"table_rows": 2**28}
+"""A row has four slots, and their numbers have 32 bits, too."""
 
 
 GAME_SETTINGS: dict[str, Mapping[str, Any]] = {zork.NAME: zork.SETTINGS}
@@ -241,8 +243,9 @@ def _check(config: TrainConfig) -> None:
             raise UsageError(f"{field.name} must be {least}, not {value}")
         if field.name in FRACTIONS and value > 1:
             raise UsageError(f"{field.name} lies from 0 to 1, not {value}")
-        if isinstance(value, int) and value > LARGEST:
-            raise UsageError(f"{field.name} must be at most {LARGEST}, not {value}")
+        most = MOST.get(field.name, LARGEST)
+        if isinstance(value, int) and value > most:
+            raise UsageError(f"{field.name} must be at most {most}, not {value}")
     if config.positive_fraction + config.negative_fraction > 1:
         raise UsageError("positive_fraction and negative_fraction are at most 1 together")
     if config.minimum_history >= config.sequence_length:

@@ -33,6 +33,7 @@ from grue.training.player import (
     load_agent,
 )
 from grue.training.runs import read_runs
+from grue.training.stop import Stop
 from grue.training.train import RunResult
 
 TOP = 3
@@ -191,10 +192,13 @@ def play_episodes(
     size = min(episodes, AT_ONCE)
     number_keys = jax.vmap(episode_key, (None, 0))
     batches = []
-    for first in range(0, episodes, size):
-        keys = number_keys(seed, first + jnp.arange(size))
-        batches.append(jax.device_get(play(state, condition, jnp.float32(epsilon), keys)))
-        env.check()
+    # An exception inside one of JAX's programs may be lost there, or end Python.
+    with Stop() as stop:
+        for first in range(0, episodes, size):
+            keys = number_keys(seed, first + jnp.arange(size))
+            batches.append(jax.device_get(play(state, condition, jnp.float32(epsilon), keys)))
+            env.check()
+            stop.heed()
     trace = jax.tree.map(lambda *leaves: np.concatenate(leaves)[:episodes], *batches)
     return Evaluation(env, epsilon, gate_of(condition).classifier, trace)
 

@@ -20,12 +20,12 @@ class Member:
     config: TrainConfig
     heads: int
     folder: Path | None = None
-    is_new: bool = True
-    """Its folder is not there yet."""
     saved: Sequence[int] = ()
     """Steps that there are checkpoints of."""
     notes: dict[str, Any] = field(default_factory=dict)
     """Of the last one: ``heads`` that its weights have, names of the runs ``together`` with it."""
+    is_new: bool = True
+    """Its folder is not there yet."""
 
     @property
     def latest(self) -> int:

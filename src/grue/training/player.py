@@ -29,6 +29,9 @@ from grue.training.config import LARGEST, TrainConfig
 from grue.training.runs import load_state, read_config
 from grue.training.train import RunResult, Trained
 
+PLAY_STREAM = 0x706C6179
+"""It spells "play", and keeps this chance apart from that of a run with the same seed."""
+
 
 @dataclass(frozen=True)
 class Thought:
@@ -64,7 +67,7 @@ def begin(env: Environment, key: PRNGKeyArray) -> tuple[Any, Step]:
 
 def episode_key(seed: int, number: int | Int[Array, ""]) -> PRNGKeyArray:
     """An episode depends on the seed and its own number alone."""
-    return jax.random.fold_in(jax.random.key(seed), number)
+    return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), PLAY_STREAM), number)
 
 
 def agent_at(

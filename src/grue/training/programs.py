@@ -17,6 +17,7 @@ from grue.engine.environment import Environment
 from grue.engine.make import compiled, make
 from grue.engine.pooled import PooledEnv
 from grue.errors import CannotCompileError, UsageError
+from grue.files import expanded
 from grue.games.game import Game
 from grue.games.gamefile import SUFFIX
 from grue.games.registry import known_names, load
@@ -42,7 +43,7 @@ def resolved(config: TrainConfig) -> TrainConfig:
     """The config with the whole paths of its files, so that it means the same from any folder."""
     given = {"story": config.story, "commands": config.commands}
     whole = {name: _whole(path) for name, path in given.items() if path is not None}
-    path = Path(config.game).expanduser()
+    path = expanded(config.game)
     # A name that is no path stays one, for the error to name.
     is_path = path.exists() or path.parent != Path() or path.suffix
     if config.game not in known_names() and is_path:
@@ -51,7 +52,7 @@ def resolved(config: TrainConfig) -> TrainConfig:
 
 
 def _whole(path: str) -> str:
-    return str(Path(path).expanduser().resolve())
+    return str(expanded(path).resolve())
 
 
 def check_trainable(config: TrainConfig) -> None:

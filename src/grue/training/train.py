@@ -7,8 +7,6 @@ metrics after the other, and nothing else happens in between but one transfer of
 from __future__ import annotations
 
 import shutil
-import signal
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -42,6 +40,7 @@ from grue.training.programs import (
 )
 from grue.training.provenance import about as provenance
 from grue.training.runs import Curves, RunFolder
+from grue.training.stop import Stop
 
 CHECKPOINT_SECONDS = 60.0
 Trained = tuple[Environment, Agent, AgentState, Condition, int]
@@ -143,7 +142,7 @@ def _train_members(
     for line in dict.fromkeys(filter(None, (hosting(member.config) for member in members))):
         progress.say(line)
     results: dict[str, RunResult] = {}
-    with _Stop(out is not None) as stop:
+    with Stop(out is not None) as stop:
         for group in plan(members, together, one_program):
             trainer = _Trainer(group, stop, progress, checkpoint_seconds)
             results |= trainer.train()
@@ -193,7 +192,7 @@ class _Trainer:
     """Takes a group of runs from its step to the end."""
 
     def __init__(
-        self, group: Group, stop: _Stop, progress: Progress, checkpoint_seconds: float
+        self, group: Group, stop: Stop, progress: Progress, checkpoint_seconds: float
     ) -> None:
         self.group = group
         self.members = group.members
@@ -350,7 +349,7 @@ class _Trainer:
 def _check_unchanged(member: Member) -> None:
     """What was found when the runs were planned, now that nobody else can write."""
     assert member.folder is not None
-    runs.check_same(member.folder, member.config, _game_hash(member.config))
+    runs.check_same(member.folder, member.config, game_of(member.config).digest)
     if checkpoint.saved_steps(member.folder / runs.CHECKPOINT) != list(member.saved):
         raise GrueError(
             f"another process has trained in {member.folder} meanwhile; give the command again"
@@ -386,30 +385,6 @@ def _told(folder: Path) -> Iterator[None]:
             f"{where}: {error.strerror or error}; what was saved before is whole: "
             "mend this and go on with --resume"
         ) from error
-
-
-class _Stop:
-    """Notes a signal to stop, to be heeded between two rows. A second one acts at once."""
-
-    def __init__(self, active: bool) -> None:
-        self.asked = False
-        self.active = active and threading.current_thread() is threading.main_thread()
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> _Stop:
-        if self.active:
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._before[number] = signal.signal(number, self._ask)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
-        self._before = {}
-
-    def _ask(self, number: int, frame: Any) -> None:
-        self.asked = True
-        self.__exit__()
 
 
 class _Silent:

@@ -1,0 +1,35 @@
+"""Signals to stop, heeded only where a program of JAX's is not running."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from typing import Any
+
+
+class Stop:
+    """Notes a signal to stop. A second one acts at once."""
+
+    def __init__(self, active: bool = True) -> None:
+        self.asked = False
+        self.active = active and threading.current_thread() is threading.main_thread()
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Stop:
+        if self.active:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._ask)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        self._before = {}
+
+    def heed(self) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+
+    def _ask(self, number: int, frame: Any) -> None:
+        self.asked = True
+        self.__exit__()
