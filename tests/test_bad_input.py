@@ -186,7 +186,7 @@ def test_outputs_that_are_no_files(tmp_path: Path, capsys) -> None:
         said = complaint(["compile", "saladworld-1", "-o", place], 2, capsys)
         assert said.endswith(" is a folder: give the name of a file to write")
     said = complaint(["compile", "saladworld-1", "-o", f"{tmp_path}/missing/x.grue.npz"], 1, capsys)
-    assert said == f"{tmp_path}/missing/x.grue.npz: No such file or directory"
+    assert said == f"cannot write {tmp_path}/missing/x.grue.npz: No such file or directory"
     assert os.listdir(tmp_path) == ["pipe.png"]
 
 

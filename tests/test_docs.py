@@ -92,6 +92,19 @@ def test_the_numbers_of_heads_that_die() -> None:
         assert [one.config.activation for one in (old, new)] == ["relu", "elu"]
 
 
+def test_the_numbers_of_targets_with_the_oracle() -> None:
+    page = " ".join((ROOT / "docs" / "agents.md").read_text().split())
+    cases = ((1, "tabular + oracle"), (3, "li-tabular + oracle"))
+    all_, admissible = (
+        [record(f"{place}/saladworld-{level}", label) for level, label in cases]
+        for place in ("oracle-in-targets/false", "saladworld")
+    )
+    assert [one.config.oracle_in_targets for one in all_ + admissible] == [False] * 2 + [True] * 2
+    before, after = ([f"{one.final.mean():.3f}" for one in some] for some in (all_, admissible))
+    assert f"ended at {before[0]} on level 1 and li-tabular at {before[1]} on level 3" in page
+    assert f"they end at {after[0]} and {after[1]} (five seeds" in page
+
+
 def solved(label: str) -> str:
     """After how many steps level 3 is solved, in words; all five runs must solve it."""
     steps = record("saladworld/saladworld-3", label).solved

@@ -29,6 +29,7 @@ from grue.reports.transcript import tell, tell_briefly
 from grue.training import evaluate as evaluating
 from grue.training.config import TrainConfig
 from grue.training.evaluate import Evaluation, PlayedStep, RunEvaluation, play_episodes
+from grue.training.player import PLAY_STREAM
 from grue.training.train import Result, train
 
 STEPS = 45
@@ -95,7 +96,7 @@ def plainly(trained: Trained, epsilon: float, seed: int, number: int) -> list[tu
     """One episode, command by command: what the program must have played."""
     env, agent, state, condition = trained
     act, step = compiled(agent.act), compiled(env.step)
-    key = jax.random.fold_in(jax.random.key(seed), number)
+    key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), PLAY_STREAM), number)
     game, seen = compiled(env.reset)()
     now = Episode(game, seen, jnp.int32(-1), jnp.int32(0), agent.start(state))
     told = []

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from grue.errors import BrokenFileError, UsageError
+from grue.errors import BrokenFileError, GrueError, UsageError
 from grue.files import write_atomically
 from grue.games.game import SUFFIX, Game
 from grue.games.tokens import Vocabulary
@@ -56,12 +56,13 @@ class CompiledGame:
         """Writes the file whole or not at all."""
         told = {**self.header, "arrays": sorted(self.arrays)}
         header = np.frombuffer(json.dumps(told).encode(), np.uint8)
-        write_atomically(
-            path,
-            lambda file: np.savez_compressed(
-                file, allow_pickle=False, header=header, **self.arrays
-            ),
-        )
+        arrays = {"header": header, **self.arrays}
+        try:
+            write_atomically(
+                path, lambda file: np.savez_compressed(file, allow_pickle=False, **arrays)
+            )
+        except OSError as error:
+            raise GrueError(f"cannot write {path}: {error.strerror}") from None
 
 
 def compiled_path(game: Game) -> Path:
