@@ -3,8 +3,8 @@
 Most batches have no step of some heads. With one Adam for all, heads that have never had a gradient
 are left alone: all their moments are zero. On a GPU that saves most of the memory traffic. But a
 head's first gradient then comes when the count is high and v is still zero, and moves its weights
-by some thirty learning rates before m has died down. With an Adam for each head, a head that a batch
-has no step of stays as it is, moments and all, and counts its own steps.
+by some thirty learning rates before m has died down. With an Adam for each head, a head that no
+step of a batch is with stays as it is, moments and all, and counts its own steps.
 """
 
 from __future__ import annotations
