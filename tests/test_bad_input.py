@@ -227,14 +227,19 @@ def test_streams_that_are_closed_or_poor() -> None:
     assert b"?" in result.stdout
 
 
-def test_too_little_memory(tmp_path: Path, capsys) -> None:
+def test_too_little_memory(tmp_path: Path, monkeypatch, capsys) -> None:
     """Nothing stays behind that would be in the way of the next try."""
-    given = ["train", "saladworld-1", "--agent", "drqn", "--steps", "1000"]
-    given += ["--set", "context=2000000", "--out", str(tmp_path / "runs")]
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("RESOURCE_EXHAUSTED: Out of memory.\nMore lines")
+
+    monkeypatch.setattr("grue.training.train.build", fail)
+    given = ["train", "saladworld-1", "--steps", "1000", "--out", str(tmp_path / "runs")]
     assert cli.main(given) == 1
-    last = capsys.readouterr().err.strip().splitlines()[-1]
-    assert last.startswith("grue: there is not enough memory (")
-    assert "make replay_steps, table_rows" in last
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        "grue: there is not enough memory (RESOURCE_EXHAUSTED: Out of memory.); "
+        "make replay_steps, table_rows, the network's sizes or the number of runs smaller"
+    )
     assert os.listdir(tmp_path / "runs") == []
 
 

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import grue
+from grue.files import PARTIAL
 from grue.training import checkpoint
 from grue.training.checkpoint import load, path_of, read_header, save, saved_steps
 
@@ -152,7 +153,8 @@ def test_a_device_that_is_full_from_the_first_byte(tmp_path: Path) -> None:
     if not os.path.exists("/dev/full"):
         pytest.skip("there is no /dev/full")
     # The scratch file's name leads to the full device.
-    (tmp_path / ".step-000000001.npz.partial").symlink_to("/dev/full")
+    scratch = f".step-000000001.npz.{os.getpid()}{PARTIAL}"
+    (tmp_path / scratch).symlink_to("/dev/full")
     with pytest.raises(OSError, match="No space left"):
         save(tmp_path, 1, tree(), {})
     assert list(tmp_path.iterdir()) == []

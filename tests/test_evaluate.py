@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from jax import Array
 from rich.console import Console
+from small_runs import TINY, TINY_STEPS
 
 from grue import cli, demo
 from grue.agents import gating
@@ -27,33 +28,10 @@ from grue.engine.environment import Environment
 from grue.errors import GrueError, UsageError
 from grue.reports.transcript import tell, tell_briefly
 from grue.training import evaluate as evaluating
-from grue.training.config import TrainConfig
 from grue.training.evaluate import Evaluation, PlayedStep, RunEvaluation, play_episodes
 from grue.training.player import PLAY_STREAM
 from grue.training.train import Result, train
 
-STEPS = 45
-CONFIG = TrainConfig(
-    game="saladworld-1",
-    agent="sc",
-    gate="masking",
-    steps=400,
-    seeds=(0, 1),
-    heads=3,
-    embedding=4,
-    encoder=6,
-    context=8,
-    hidden=8,
-    batch_size=4,
-    epsilon_steps=400,
-    episode_steps=STEPS,
-    replay_steps=400,
-    learning_starts=200,
-    metrics_every=200,
-    target_every=200,
-    average_over=200,
-    softness=0.5,
-)
 LOOK = 20
 SIZE = 4
 
@@ -73,7 +51,7 @@ def conditioned(gate: int, look_every: int = LOOK) -> Condition:
 @pytest.fixture(scope="module")
 def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
     """Two runs of a tiny agent with some updates: its weights are no longer those of the start."""
-    return train(CONFIG, tmp_path_factory.mktemp("runs"))
+    return train(TINY, tmp_path_factory.mktemp("runs"))
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +121,7 @@ def flat(step: PlayedStep) -> tuple:
 
 def test_the_program_plays_as_a_plain_loop_would(trained: Trained) -> None:
     """The first episodes, and one of the second batch, which is not full."""
-    played = play_episodes(*trained, CONFIG, episodes=SIZE + 2, epsilon=0.3, seed=5)
+    played = play_episodes(*trained, TINY, episodes=SIZE + 2, epsilon=0.3, seed=5)
     assert len(played) == len(played.score) == SIZE + 2
     for number in (0, 1, SIZE + 1):
         expected = plainly(trained, 0.3, 5, number)
@@ -156,8 +134,8 @@ def test_the_program_plays_as_a_plain_loop_would(trained: Trained) -> None:
 
 
 def test_greedy_play_is_the_loop_with_a_hard_gate(trained: Trained) -> None:
-    hard = make_agent("sc", trained.env, dataclasses.replace(CONFIG, softness=0.0))
-    played = play_episodes(*trained, CONFIG)
+    hard = make_agent("sc", trained.env, dataclasses.replace(TINY, softness=0.0))
+    played = play_episodes(*trained, TINY)
     assert len(played) == 1
     expected = plainly(trained._replace(agent=hard), 0.0, 0, 0)
     assert [flat(step) for step in played.record()] == expected
@@ -169,9 +147,9 @@ def same(one: Evaluation, other: Evaluation) -> bool:
 
 
 def test_chance_comes_from_the_seed_alone(trained: Trained) -> None:
-    played = play_episodes(*trained, CONFIG, SIZE, 0.3, seed=1)
-    assert same(played, play_episodes(*trained, CONFIG, SIZE, 0.3, seed=1))
-    assert not same(played, play_episodes(*trained, CONFIG, SIZE, 0.3, seed=2))
+    played = play_episodes(*trained, TINY, SIZE, 0.3, seed=1)
+    assert same(played, play_episodes(*trained, TINY, SIZE, 0.3, seed=1))
+    assert not same(played, play_episodes(*trained, TINY, SIZE, 0.3, seed=2))
 
 
 @pytest.mark.parametrize(
@@ -179,9 +157,9 @@ def test_chance_comes_from_the_seed_alone(trained: Trained) -> None:
 )
 def test_greedy_play_has_no_chance(gate: int, episodes: int, trained: Trained) -> None:
     given = trained._replace(condition=conditioned(gate))
-    first = play_episodes(*given, CONFIG, episodes, seed=3).record()
+    first = play_episodes(*given, TINY, episodes, seed=3).record()
     for seed in (3, 4, 99):
-        played = play_episodes(*given, CONFIG, episodes, seed=seed)
+        played = play_episodes(*given, TINY, episodes, seed=seed)
         assert all(played.record(i) == first for i in range(episodes))
     for step in first:
         if not step.forced:
@@ -193,10 +171,10 @@ def test_greedy_play_has_no_chance(gate: int, episodes: int, trained: Trained) -
 def test_the_soft_gate_opens_at_an_epsilon_and_not_in_greedy_play(trained: Trained) -> None:
     state = favouring(trained.state, trained.env.commands.index("go south"))
     given = trained._replace(state=state)
-    greedy = play_episodes(*given, CONFIG)
+    greedy = play_episodes(*given, TINY)
     assert set(greedy.trace.candidates[0].tolist()) == {1}
     assert {step.command for step in greedy.record()} == {"go south", "look"}
-    soft = play_episodes(*given, CONFIG, SIZE, 0.1)
+    soft = play_episodes(*given, TINY, SIZE, 0.1)
     assert set(soft.trace.candidates[soft.trace.played].tolist()) == {1, 8}
 
 
@@ -215,9 +193,9 @@ def favouring(state: AgentState, command: int) -> AgentState:
 def test_looks_are_forced_at_their_steps(trained: Trained) -> None:
     for every, expected in ((20, [20, 40]), (7, [7, 14, 21, 28, 35, 42]), (0, [])):
         condition = conditioned(gating.MASKING, look_every=every)
-        played = play_episodes(*trained._replace(condition=condition), CONFIG, SIZE, epsilon=0.5)
+        played = play_episodes(*trained._replace(condition=condition), TINY, SIZE, epsilon=0.5)
         record = played.record()
-        assert [step.number for step in record] == list(range(1, STEPS + 1))
+        assert [step.number for step in record] == list(range(1, TINY_STEPS + 1))
         assert [step.number for step in record if step.forced] == expected
         assert all(step.command == "look" for step in record if step.forced)
 
@@ -230,7 +208,7 @@ def test_the_state_is_not_changed_and_new_scores_share_the_next_head(trained: Tr
     before = jax.tree.map(np.array, state)
     condition = conditioned(gating.ORACLE)
     given = trained._replace(state=state, condition=condition)
-    played = play_episodes(*given, CONFIG, episodes=20, epsilon=1.0)
+    played = play_episodes(*given, TINY, episodes=20, epsilon=1.0)
     heads = set()
     for i in range(20):
         score = 0
@@ -245,7 +223,7 @@ def test_the_state_is_not_changed_and_new_scores_share_the_next_head(trained: Tr
 def test_episodes_end_with_the_game(trained: Trained) -> None:
     """Random admissible play wins level 1 now and then, before the limit of steps."""
     given = trained._replace(condition=conditioned(gating.ORACLE))
-    played = play_episodes(*given, CONFIG, episodes=60, epsilon=1.0)
+    played = play_episodes(*given, TINY, episodes=60, epsilon=1.0)
     assert 0 < played.won.sum() < 60
     assert played.max_score == 15
     for i in range(60):
@@ -254,15 +232,15 @@ def test_episodes_end_with_the_game(trained: Trained) -> None:
         assert played.score[i] == sum(step.reward for step in record) == record[-1].score
         assert played.fraction[i] == len(done) / 2
         assert len(set(done)) == len(done)
-        assert len(record) == played.steps[i] <= STEPS
+        assert len(record) == played.steps[i] <= TINY_STEPS
         if played.won[i]:
             assert done == ["Enter the vegetable market.", "Put the lettuce on the counter."]
             assert "*** The End ***" in record[-1].text
             assert record[-1].command == "put lettuce on counter"
             assert not any("*** The End ***" in step.text for step in record[:-1])
         else:
-            assert len(record) == STEPS
-    assert played.steps[played.won].min() < STEPS
+            assert len(record) == TINY_STEPS
+    assert played.steps[played.won].min() < TINY_STEPS
 
 
 @pytest.mark.parametrize(
@@ -275,7 +253,7 @@ def test_episodes_end_with_the_game(trained: Trained) -> None:
 )
 def test_wrong_values_are_refused(values: dict, says: str, trained: Trained) -> None:
     with pytest.raises(UsageError, match=says):
-        play_episodes(*trained, CONFIG, **values)
+        play_episodes(*trained, TINY, **values)
 
 
 # Transcripts, tables and the command line
@@ -283,7 +261,7 @@ def test_wrong_values_are_refused(values: dict, says: str, trained: Trained) -> 
 
 def winning(trained: Trained) -> tuple[Evaluation, int]:
     given = trained._replace(condition=conditioned(gating.ORACLE))
-    played = play_episodes(*given, CONFIG, episodes=60, epsilon=1.0)
+    played = play_episodes(*given, TINY, episodes=60, epsilon=1.0)
     return played, int(np.flatnonzero(played.won)[0])
 
 
@@ -313,11 +291,11 @@ def test_a_transcript_has_all_of_every_step(trained: Trained) -> None:
 
 
 def test_a_learned_gate_shows_what_it_thinks(trained: Trained) -> None:
-    played = play_episodes(*trained, CONFIG)
+    played = play_episodes(*trained, TINY)
     thought = played.record()[0].top[0]
     opinion = f"{thought.command} Q {thought.value:.2f} ξ̂ {thought.admissibility:.2f}"
     assert opinion in list(tell(played))[3][0]
-    assert list(tell(played))[-1][0] == f"The game was not won in {STEPS} steps, score 0/15."
+    assert list(tell(played))[-1][0] == f"The game was not won in {TINY_STEPS} steps, score 0/15."
 
 
 def test_a_brief_transcript_has_a_line_for_every_step(trained: Trained) -> None:
@@ -334,7 +312,7 @@ def test_a_brief_transcript_has_a_line_for_every_step(trained: Trained) -> None:
 
 
 def test_a_run_as_rows_and_as_json(trained: Trained) -> None:
-    greedy = play_episodes(*trained, CONFIG)
+    greedy = play_episodes(*trained, TINY)
     played, _ = winning(trained)
     run = RunEvaluation("runs/a", 12_000, greedy, played)
     score, fraction, wins = played.score.mean(), played.fraction.mean(), played.won.sum()
@@ -368,7 +346,7 @@ def test_eval_prints_a_table_of_all_runs(result: Result, capsys) -> None:
         ("400", "ε 0.1", "15"),
     ] * 2
     for run, row in zip(result.runs, cells[::2], strict=True):
-        played = play_episodes(*run.trained[:4], CONFIG)
+        played = play_episodes(*run.trained[:4], TINY)
         won = "yes" if played.won[0] else "no"
         assert row[3:] == [f"{played.score[0]}", "15", f"{played.fraction[0]:.3f}", won]
     assert all(row[6].endswith(f" of {SIZE}") for row in cells[1::2])
@@ -385,12 +363,12 @@ def test_eval_of_one_run_as_json_is_the_same_every_time(result: Result, capsys) 
     assert folder is not None
     assert told["run"] == folder.name
     assert told["steps"] == 400
-    greedy = play_episodes(*result.runs[1].trained[:4], CONFIG, seed=4)
+    greedy = play_episodes(*result.runs[1].trained[:4], TINY, seed=4)
     assert told["greedy"]["score"] == greedy.score[0]
     assert [step["command"] for step in told["transcript"]] == [
         step.command for step in greedy.record()
     ]
-    exploring = play_episodes(*result.runs[1].trained[:4], CONFIG, 6, 0.1, 4)
+    exploring = play_episodes(*result.runs[1].trained[:4], TINY, 6, 0.1, 4)
     assert told["exploring"] == {
         "epsilon": 0.1,
         "episodes": 6,
@@ -403,10 +381,10 @@ def test_eval_of_one_run_as_json_is_the_same_every_time(result: Result, capsys) 
 def test_eval_shows_a_transcript(result: Result, capsys) -> None:
     assert cli.main(["eval", str(folder_of(result)), "--greedy", "--transcript"]) == 0
     shown = capsys.readouterr().out
-    ends = shown.count(f"The game was not won in {STEPS} steps, score ")
+    ends = shown.count(f"The game was not won in {TINY_STEPS} steps, score ")
     assert ends + shown.count("The game was won in ") == 2
     assert shown.count("\n> look\n  forced · head ") >= 2
-    assert shown.count(" ξ̂ 0.") + shown.count(" ξ̂ 1.") >= 2 * STEPS
+    assert shown.count(" ξ̂ 0.") + shown.count(" ξ̂ 1.") >= 2 * TINY_STEPS
     assert "ε 0.1" not in shown
 
 

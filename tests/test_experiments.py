@@ -515,7 +515,7 @@ def test_a_record_of_an_agent_that_is_not_registered(tmp_path: Path) -> None:
 def test_files_that_are_no_records(tmp_path: Path) -> None:
     path = write_record(with_about(hand_made()), tmp_path)
     path.write_text(path.read_text()[:200])
-    with pytest.raises(BrokenFileError, match=r"sc-masking\.json is damaged"):
+    with pytest.raises(BrokenFileError, match=r"sc-masking\.json cannot be read as JSON"):
         read_records([tmp_path])
     path.write_text("{}")
     assert records_in(tmp_path) == []

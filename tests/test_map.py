@@ -204,7 +204,9 @@ def test_wrong_paths_are_refused(tmp_path: Path) -> None:
             draw_map(game, tmp_path / name)
     (tmp_path / "file").write_text("")
     (tmp_path / "folder.png").mkdir()
-    for name in ("file/map.png", "file/more/map.png", "folder.png"):
+    with pytest.raises(UsageError, match=r"folder\.png is a folder: give the name of a file"):
+        draw_map(game, tmp_path / "folder.png")
+    for name in ("file/map.png", "file/more/map.png"):
         with pytest.raises(GrueError, match=f"cannot write .*{name}") as caught:
             draw_map(game, tmp_path / name)
         assert "\n" not in str(caught.value)

@@ -184,7 +184,8 @@ def test_a_full_disk(where: str, counting, tmp_path: Path, monkeypatch, capsys) 
     def full(handle: int) -> None:
         """The disk is full at the third checkpoint: while its rows are written, or it itself."""
         name = os.readlink(f"/proc/self/fd/{handle}")
-        if name.endswith("metrics.jsonl" if where == "metrics" else ".npz.partial"):
+        rows = name.endswith("metrics.jsonl")
+        if rows if where == "metrics" else ".npz." in name:
             calls.append(name)
             if len(calls) == 3:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -195,8 +196,9 @@ def test_a_full_disk(where: str, counting, tmp_path: Path, monkeypatch, capsys) 
     code, out, line = run_cli(capsys, *options)
     folder = tmp_path / NAME
     assert (code, out) == (1, "")
+    file = folder / "checkpoint" / "step-000000600.npz" if where == "checkpoint" else folder
     assert line == (
-        f"grue: {folder}: No space left on device; what was saved before is whole: "
+        f"grue: {file}: No space left on device; what was saved before is whole: "
         "mend this and go on with --resume"
     )
     assert len(calls) == 3
