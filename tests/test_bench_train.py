@@ -27,13 +27,13 @@ def test_rows_as_json(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
     monkeypatch.setattr("grue.training.bench.WARM_UP", 400)
     monkeypatch.setattr("grue.training.bench.ROUNDS", 3)
     code = main(
-        ["bench", "train", "--games", "saladworld-1", "--agents", "sc", "--json", *options()]
+        ["bench", "train", "--games", "saladworld-1", "--agents", "drqn", "--json", *options()]
     )
     assert code == 0
     (row,) = json.loads(capsys.readouterr().out)
     assert list(row) == list(Row._fields)
     assert (row["agent"], row["gate"], row["game"], row["runs"]) == (
-        "sc",
+        "drqn",
         "masking",
         "saladworld-1",
         1,

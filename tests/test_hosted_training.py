@@ -272,7 +272,7 @@ def test_deep_agents_side_by_side_and_where_the_time_goes(
     sizes = {**DEEP, "episode_steps": 15}
     arguments = ["bench", "train", "zork1", "--story", str(zork_file(119)), "--runs", "2"]
     arguments += [word for name, value in sizes.items() for word in ("--set", f"{name}={value}")]
-    assert cli.main([*arguments, "--agents", "sc", "--json"]) == 0
+    assert cli.main([*arguments, "--agents", "drqn", "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
     assert (row["game"], row["runs"]) == ("zork1", 2)
     parts = row["hosting_ms"]

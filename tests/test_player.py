@@ -11,6 +11,7 @@ import pytest
 from small_runs import NAME, TINY
 
 import grue
+from grue.training import evaluate as evaluating
 from grue.training.evaluate import Evaluation, PlayedStep
 from grue.training.train import Result, train
 
@@ -20,6 +21,12 @@ PAGE = Path(__file__).parents[1] / "docs" / "training.md"
 @pytest.fixture(scope="module")
 def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
     return train(replace(TINY, seeds=(0,)), tmp_path_factory.mktemp("runs"))
+
+
+@pytest.fixture(autouse=True)
+def one_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many episodes are asked for."""
+    monkeypatch.setattr(evaluating, "AT_ONCE", 1)
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +73,7 @@ def test_the_player_plays_what_evaluation_plays(folder: Path) -> None:
     exploring = grue.evaluate(str(folder), episodes=2, epsilon=0.3, seed=5)
     assert len(exploring) == 2
     player = grue.load_agent(str(folder), seed=5)
-    for number in range(2):
-        same(played(player, 0.3), exploring.record(number))
+    same(played(player, 0.3, 1), exploring.record(1))
     same(played(player, 0.3, 0), exploring.record(0))
 
 

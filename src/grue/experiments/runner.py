@@ -26,7 +26,7 @@ from grue.experiments.records import (
 from grue.experiments.scales import Wish, by_level
 from grue.experiments.workers import free_cores, train_side_by_side
 from grue.training.command import StoppedError
-from grue.training.config import TrainConfig
+from grue.training.config import TrainConfig, setting_names
 from grue.training.programs import game_of, resolved
 from grue.training.runs import METRICS, read_run, run_name
 from grue.training.train import CHECKPOINT_SECONDS, Interrupted, Progress, train_all
@@ -62,14 +62,25 @@ class Places:
 def finished(records: Sequence[Record], config: TrainConfig) -> Record | None:
     """The finished runs of a condition, those of its seeds that are there."""
     best: Record | None = None
-    wanted = replace(config, story=None)
     for record in records:
-        if replace(record.config, seeds=config.seeds) != wanted:
+        if not _is_of(record, config):
             continue
         seeds = [seed for seed in config.seeds if seed in record.finished]
         if len(seeds) > (0 if best is None else len(best.seeds)):
             best = record.only(seeds)
     return best
+
+
+def _is_of(record: Record, config: TrainConfig) -> bool:
+    """Whether they differ at most in their seeds, and in where a story lies."""
+    stored = record.config
+    if stored.story is not None or (stored.game, stored.agent) != (config.game, config.agent):
+        return False
+    return all(
+        getattr(stored, name) == getattr(config, name)
+        for name in setting_names()
+        if name not in ("seeds", "story")
+    )
 
 
 def missing(records: Sequence[Record], configs: Iterable[TrainConfig]) -> list[TrainConfig]:
