@@ -289,12 +289,16 @@ def test_a_head_may_have_an_adam_of_its_own(by_head: bool) -> None:
     for used, slope in zip(uses, slopes, strict=True):
         found, ours, _ = update(found, slope, ours, jnp.array(used), None, 0.01, 1e9, by_head)
 
+    @eqx.filter_jit
+    def step(wanted: Any, slope: Any, state: Any) -> Any:
+        changes, state = theirs.update(slope, state)
+        return optax.apply_updates(wanted, changes), state
+
     def optaxs(chosen: Sequence[Any]) -> Any:
         wanted: Any = network
         state = theirs.init(wanted)
         for slope in chosen:
-            changes, state = theirs.update(slope, state)
-            wanted = optax.apply_updates(wanted, changes)
+            wanted, state = step(wanted, slope, state)
         return wanted
 
     always, now_and_then = optaxs(slopes), optaxs(slopes[1::2] if by_head else slopes)
