@@ -490,8 +490,8 @@ def test_the_player_plays_what_evaluation_plays(folder: Path) -> None:
     told = played(player)
     same_play(told, greedy.record())
     assert [row[0] for row in told][19::20] == ["look"] * (len(told) // 20)
-    exploring = grue.evaluate(str(folder), episodes=2, epsilon=0.3, seed=5)
-    assert len(exploring) == 2
+    exploring = grue.evaluate(str(folder), episodes=SIZE, epsilon=0.3, seed=5)
+    assert len(exploring) == SIZE
     player = grue.load_agent(str(folder), seed=5)
     same_play(played(player, 0.3, 1), exploring.record(1))
     same_play(played(player, 0.3, 0), exploring.record(0))
