@@ -28,6 +28,7 @@ from grue.training.metrics import COLUMNS, Row, make_row
 from grue.training.programs import build, condition_of, resolved, shared_part
 from grue.training.provenance import about, commit_of
 from grue.training.runs import RunFolder, create, read_rows, read_run, read_runs, run_name
+from grue.training.train import _check_unchanged
 
 CONFIG = TrainConfig(
     game="saladworld-1",
@@ -344,6 +345,14 @@ def test_a_folder_that_is_not_as_it_was_is_not_touched(folder: Path) -> None:
     with pytest.raises(grue.UsageError, match="another process has made it meanwhile"):
         create(folder, CONFIG, ABOUT)
     RunFolder(folder, 300).close()
+
+
+def test_what_another_process_trained_meanwhile_is_seen(folder: Path, monkeypatch) -> None:
+    monkeypatch.setattr(runs, "check_same", lambda *_: None)
+    fill(folder, 3, save_at=(300,))
+    _check_unchanged(Member("run", CONFIG, 5, folder, (300,)))
+    with pytest.raises(grue.GrueError, match=r"another process has trained in .* meanwhile"):
+        _check_unchanged(Member("run", CONFIG, 5, folder, ()))
 
 
 def test_rows_of_a_finished_run_without_a_checkpoint_are_kept(folder: Path) -> None:
