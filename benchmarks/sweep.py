@@ -37,26 +37,29 @@ def conditions(seeds: int) -> Iterator[dict[str, Any]]:
 
 def train_one(condition: dict[str, Any]) -> dict[str, Any]:
     """Runs in a process of its own, on one core."""
+    given = dict(condition)
+    level, seed = given.pop("level"), given.pop("seed")
+    return {**condition, **small_run(level, seed, agent="sc", gate="masking", **given)}
+
+
+def small_run(level: int, seed: int, steps: int, **settings: Any) -> dict[str, Any]:
+    """What a run at the small preset reaches, with its settings."""
     import grue
     from grue.training.provenance import about
 
-    given = dict(condition)
-    level, seed, steps = given.pop("level"), given.pop("seed"), given["steps"]
     config = grue.TrainConfig.preset(
         "small",
         game=f"saladworld-{level}",
-        agent="sc",
-        gate="masking",
         seeds=(seed,),
+        steps=steps,
         epsilon_steps=steps // 2,
         average_over=2_000,
-        **given,
+        **settings,
     )
     run = grue.train(config).runs[0]
     at, fraction = run.curve("fraction")
     solved = at[np.flatnonzero(fraction > SOLVED)]
     return {
-        **condition,
         "final_fraction": round(float(fraction[-1]), 4),
         "mean_fraction": round(float(np.nanmean(fraction)), 4),
         "solved_at": int(solved[0]) if len(solved) else None,
