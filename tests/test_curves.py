@@ -191,6 +191,22 @@ def test_what_is_missing_is_told(tmp_path: Path) -> None:
     assert {"drqn (not run)", "not run: levels 1-2"} <= set(said)
 
 
+def test_what_one_panel_lacks_is_told_there(tmp_path: Path) -> None:
+    runs = [
+        made(0, [0.1, 0.2], game=f"saladworld-{level}", agent=agent)
+        for level, agent in ((1, "drqn"), (3, "drqn"), (3, "sc"))
+    ]
+    text = draw_curves(runs, tmp_path / "a.svg").read_text()
+    said = re.findall(r"<!-- (.*?) -->", text)
+    assert [line for line in said if line.startswith("without")] == ["without sc"]
+    gated = [
+        made(0, [0.1, 0.2], game="saladworld-3", agent="sc", gate=gate)
+        for gate in ("masking", "dropout")
+    ]
+    text = draw_curves([*runs, *gated], tmp_path / "b.svg").read_text()
+    assert "<!-- 1 of 4 conditions -->" in text
+
+
 def test_files_are_whole_and_repeatable(tmp_path: Path) -> None:
     for suffix, magic in ((".png", b"\x89PNG"), (".svg", b"<?xml"), (".pdf", b"%PDF")):
         first = draw_curves(several(), tmp_path / f"first{suffix}").read_bytes()

@@ -229,7 +229,7 @@ def _draw(
     texts = _legend_texts(panels, styles)
     figure, grid, across = panel_grid(len(panels), texts, title)
     for axes, panel in zip(grid, panels, strict=True):
-        _draw_panel(axes, panel, styles)
+        _draw_panel(axes, panel, styles, labels_in(panels))
         if column in ("fraction", "fraction_average"):
             axes.set_ylim(-0.02, 1.04)
     label_axes(grid, "training steps", NAMES.get(column, column.replace("_", " ")))
@@ -244,11 +244,20 @@ def labels_in(panels: Sequence[Panel]) -> list[str]:
     return list(dict.fromkeys(curve.label for curve in curves))
 
 
-def _draw_panel(axes: Axes, panel: Panel, styles: Mapping[str, Style]) -> None:
+def _draw_panel(
+    axes: Axes, panel: Panel, styles: Mapping[str, Style], elsewhere: Sequence[str]
+) -> None:
     for curve in panel.curves:
         draw_curve(axes, curve, styles[curve.label].line)
-    head_panel(axes, panel.game)
+    head_panel(axes, panel.game, _tell_lacking(labels_in([panel]), elsewhere))
     dress_steps(axes, int(max(curve.steps[-1] for curve in panel.curves)))
+
+
+def _tell_lacking(here: Sequence[str], elsewhere: Sequence[str]) -> str:
+    lacking = [label for label in elsewhere if label not in here]
+    if len(lacking) > 2:  # More names do not fit.
+        return f"{len(here)} of {len(elsewhere)} conditions"
+    return f"without {', '.join(lacking)}" if lacking else ""
 
 
 def draw_curve(axes: Axes, curve: Curve, style: Mapping[str, Any]) -> None:

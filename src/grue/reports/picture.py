@@ -117,8 +117,9 @@ def dress_steps(axes: Axes, last: float | int) -> None:
     dress(axes)
 
 
-def head_panel(axes: Axes, title: str) -> None:
+def head_panel(axes: Axes, title: str, note: str = "") -> None:
     axes.set_title(title, size=TITLE, weight="bold", color=INK, loc="left", pad=8)
+    axes.set_title(note, size=SMALL, color=GREY, loc="right", pad=8)
 
 
 def label_axes(grid: Sequence[Axes], below: str, beside: str) -> None:
