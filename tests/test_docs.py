@@ -16,7 +16,7 @@ from grue.cli import app
 from grue.experiments.conditions import Condition
 from grue.experiments.figures import BASELINE, LEARNED
 from grue.experiments.records import Record, read_records
-from grue.reports.claims import ON_LEVEL_3
+from grue.reports.claims import GATES_ON_LEVEL_3, ON_LEVEL_1, ON_LEVEL_3
 from grue.reports.criteria import SPEED, Better
 from grue.reports.verdicts import Cell, Data
 
@@ -105,9 +105,9 @@ def test_the_numbers_of_targets_with_the_oracle() -> None:
     assert f"they end at {after[0]} and {after[1]} (five seeds" in page
 
 
-def solved(label: str) -> str:
-    """After how many steps level 3 is solved, in words; all five runs must solve it."""
-    steps = record("saladworld/saladworld-3", label).solved
+def solved(label: str, level: int = 3) -> str:
+    """After how many steps a level is solved, in words; all five runs must solve it."""
+    steps = record(f"saladworld/saladworld-{level}", label).solved
     assert steps is not None
     least, *_, most = found = sorted(step for step in steps if step is not None)
     assert len(found) == 5
@@ -122,12 +122,30 @@ def test_the_numbers_on_level_3() -> None:
     assert f"{ends} {baseline.mean():.3f}" in text
     oracle = f"sc {solved('sc + oracle')} steps and the baseline {solved('drqn + oracle')}"
     assert oracle in text
+    assert f"With dropout sc solves it too, {solved('sc + dropout')} steps" in text
+    assert f"with all commands {solved('drqn', 1)} steps" in text
     gates = [record("saladworld/saladworld-3", f"drqn + {gate}").solved for gate in LEARNED]
     assert sum(step is not None for steps in gates for step in steps or ()) == 1
-    data = Data(read_records([ROOT / "results" / "saladworld" / "saladworld-3"]))
+
+
+@pytest.mark.parametrize("level", [1, 3])
+def test_learned_gates_make_the_baseline_faster(level: int) -> None:
+    data = Data(read_records([ROOT / "results" / "saladworld" / f"saladworld-{level}"]))
     for gate in LEARNED:
-        test = Better(Cell(Condition("drqn", gate), 3), Cell(BASELINE, 3), SPEED)
+        test = Better(Cell(Condition("drqn", gate), level), Cell(BASELINE, level), SPEED)
         assert test.run(data).answer == "yes"
+
+
+def test_the_note_on_level_1() -> None:
+    assert f"with all commands, {solved('drqn', 1)} steps" in ON_LEVEL_1
+    assert f"takes {solved('drqn + oracle', 1).removeprefix('after ')} steps" in ON_LEVEL_1
+
+
+def test_the_note_on_gates_on_level_3() -> None:
+    assert f"sc solves level 3 too, {solved('sc + dropout')} steps" in GATES_ON_LEVEL_3
+    assert f"takes {solved('sc + masking').removeprefix('after ')}." in GATES_ON_LEVEL_3
+    ends = record("saladworld/saladworld-3", "sc + dropout").final
+    assert [end < 0.95 for end in ends].count(True) == 1
 
 
 def test_the_note_on_level_3() -> None:
