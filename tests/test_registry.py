@@ -82,6 +82,13 @@ def test_story_without_its_game_file(copy: Path) -> None:
         load_textworld(copy)
 
 
+def test_zork_has_no_known_world(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That is told whether or not its file is there."""
+    monkeypatch.setenv("GRUE_ZORK1", "nowhere.z5")
+    with pytest.raises(grue.UsageError, match="zork1 is a Z-machine story, and its world is not"):
+        load_textworld("zork1")
+
+
 @pytest.mark.parametrize("text", ["", "{", "salad", '{"world": '])
 def test_game_file_that_is_not_json(copy: Path, text: str) -> None:
     copy.with_suffix(".json").write_text(text)

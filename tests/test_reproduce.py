@@ -285,6 +285,10 @@ def test_list_names_every_figure(capsys) -> None:
 
 def test_what_is_wrong_is_told_in_a_line(tmp_path: Path, capsys) -> None:
     out = ("--out", str(tmp_path / "out"))
+    assert complaint(capsys, "list", "--scale", "x") == (
+        2,
+        "there is no scale 'x'; there are paper, short, smoke",
+    )
     assert complaint(capsys, "orakle", *out) == (
         2,
         "there is no figure 'orakle': did you mean oracle? grue reproduce list names them all",

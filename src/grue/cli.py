@@ -304,6 +304,7 @@ def reproduce(
     from grue.reports import reproduce as command
 
     if figure == "list":
+        command.find_scale(scale, values or ())
         print_table(command.LISTED, command.table_of_figures())
         return
     wish = command.make_wish(

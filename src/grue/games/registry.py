@@ -66,7 +66,8 @@ def load(
 
 def load_textworld(name: str | Path) -> Game:
     """A game whose world is known: a level, or a TextWorld ``.z8`` with its ``.json``."""
-    found: Game | Story = load(name)
+    # A name alone tells it of Zork I: nobody has to find its file first.
+    found: Game | Story | None = None if str(name) == zork.NAME else load(name)
     if isinstance(found, Game):
         return found
     raise UsageError(
