@@ -64,7 +64,11 @@ class Logic:
 
     def admissible(self, facts: Facts, command: str) -> bool:
         """Whether the command would change the state: the paper's definition."""
-        return any(a.changes_state and a.needs <= facts for a in self.actions.get(command, ()))
+        return any(needs <= facts for needs in self.changes(command))
+
+    def changes(self, command: str) -> tuple[Facts, ...]:
+        """What must hold for the command to change the state: any of these."""
+        return tuple(a.needs for a in self.actions.get(command, ()) if a.changes_state)
 
     def happened(self, facts: Facts, event: str) -> Action | None:
         """The action behind an event that the running game reports."""
