@@ -8,6 +8,7 @@ nothing jumps over. Sections 4, 5, 14 and 15 of the Z-Machine Standards Document
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import NamedTuple
 
 from grue.games.ztext import TextDecoder
@@ -99,6 +100,7 @@ class CodeReader:
         self.version = memory[0]
         self.decoder = decoder
         self.unit = PACKED_UNIT[self.version]
+        self._opcodes = _opcodes(self.version)
         self._routines: dict[int, list[Instruction] | None] = {}
 
     def word(self, address: int) -> int:
@@ -219,16 +221,18 @@ class CodeReader:
         else:
             kind, number = "2OP", opcode & 0x1F
             types = [VARIABLE if opcode & bit else SMALL for bit in (0x40, 0x20)]
-        self._check(kind, number)
+        if (kind, number) not in self._opcodes:
+            raise ValueError("not an instruction")
+        stores, branches = self._opcodes[kind, number]
 
         operands = []
         for operand in types:
             size = 2 if operand == LARGE else 1
             operands.append((operand, int.from_bytes(self.memory[at : at + size], "big")))
             at += size
-        at += self._stores(kind, number)
+        at += stores
         target = text = None
-        if self._branches(kind, number):
+        if branches:
             target, at = self._branch(at)
         elif kind == "0OP" and number in PRINTS:
             text, at = self.decoder.text(at)
@@ -246,39 +250,6 @@ class CodeReader:
             raise ValueError("an operand is there after one that is not")
         return there, at + count
 
-    def _check(self, kind: str, number: int) -> None:
-        """Refuses what is no instruction of the version."""
-        version = self.version
-        if kind == "2OP":
-            known = 1 <= number <= (0x1C if version >= 5 else 0x19 if version == 4 else 0x18)
-        elif kind == "1OP":
-            known = number != 8 or version >= 4
-        elif kind == "0OP":
-            known = number not in ((5, 6, 14) if version >= 5 else (14,))
-        elif kind == "VAR":
-            early = (*range(0x0C), 0x13, 0x14, 0x15)
-            known = number in early or number <= 0x17 if version >= 4 else number in early
-            known = known or version >= 5
-        else:
-            known = number <= 0x1D
-        if not known:
-            raise ValueError("not an instruction")
-
-    def _stores(self, kind: str, number: int) -> bool:
-        version = self.version
-        if (kind, number) == ("1OP", 15):
-            return version <= 4  # "not"; later a call without a result
-        if kind == "0OP":
-            return (number == 9 and version >= 5) or (number in (5, 6) and version == 4)
-        if kind == "VAR" and number in (4, 8):
-            return version >= 5 if number == 4 else version == 6
-        return number in STORES[kind]
-
-    def _branches(self, kind: str, number: int) -> bool:
-        if kind == "0OP" and number in (5, 6):
-            return self.version <= 3
-        return number in BRANCHES[kind]
-
     def _branch(self, at: int) -> tuple[int | None, int]:
         first = self.memory[at]
         if first & 0x40:
@@ -292,3 +263,43 @@ class CodeReader:
 
 def _signed(value: int, bits: int) -> int:
     return value - (1 << bits) if value >> (bits - 1) else value
+
+
+@cache
+def _opcodes(version: int) -> dict[tuple[str, int], tuple[bool, bool]]:
+    """The instructions of a version: whether each stores a result, and whether it branches."""
+    return {
+        (kind, number): (_stores(version, kind, number), _branches(version, kind, number))
+        for kind in STORES
+        for number in range(0x20)
+        if _is_known(version, kind, number)
+    }
+
+
+def _is_known(version: int, kind: str, number: int) -> bool:
+    if kind == "2OP":
+        return 1 <= number <= (0x1C if version >= 5 else 0x19 if version == 4 else 0x18)
+    if kind == "1OP":
+        return number != 8 or version >= 4
+    if kind == "0OP":
+        return number not in ((5, 6, 14) if version >= 5 else (14,))
+    if kind == "EXT":
+        return number <= 0x1D
+    early = number in (*range(0x0C), 0x13, 0x14, 0x15)
+    return early or version >= 5 or (version == 4 and number <= 0x17)
+
+
+def _stores(version: int, kind: str, number: int) -> bool:
+    if (kind, number) == ("1OP", 15):
+        return version <= 4  # "not"; later a call without a result
+    if kind == "0OP":
+        return (number == 9 and version >= 5) or (number in (5, 6) and version == 4)
+    if kind == "VAR" and number in (4, 8):
+        return version >= 5 if number == 4 else version == 6
+    return number in STORES[kind]
+
+
+def _branches(version: int, kind: str, number: int) -> bool:
+    if kind == "0OP" and number in (5, 6):
+        return version <= 3
+    return number in BRANCHES[kind]
