@@ -100,7 +100,7 @@ def _rollout(game: Game, batch: int, shards: int) -> tuple[Callable, Any]:
     from grue.engine.make import compiled
 
     env = CompiledEnv(compiled(game))
-    first, opening = env.reset()
+    first, _ = jax.jit(env.reset)()
 
     def one_step(_: Any, carry: Any) -> Any:
         state, key, seen = carry
@@ -123,7 +123,6 @@ def _rollout(game: Game, batch: int, shards: int) -> tuple[Callable, Any]:
     many = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (shards, batch, *leaf.shape)), first)
     keys = jax.random.split(jax.random.key(0), shards)
     carry = (many, keys, jnp.zeros((shards, batch), jnp.int32))
-    del opening
     return jax.pmap(run, in_axes=(0, None), donate_argnums=0), carry
 
 

@@ -98,6 +98,11 @@ def _agent(config: TrainConfig, env: Environment) -> Agent:
 
 
 @lru_cache(maxsize=16)
+def _beginner(env: Environment) -> Callable[[PRNGKeyArray], tuple[Any, Step]]:
+    return jax.jit(lambda key: begin(env, key))
+
+
+@lru_cache(maxsize=16)
 def _decider(env: Environment, agent: Agent) -> Callable[..., tuple[Decision, Any, Any]]:
     return jax.jit(lambda *known: decide(env, agent, *known))
 
@@ -141,7 +146,7 @@ class Player:
         self._next = number + 1
         self._time, self._previous, self.decision = 0, -1, None
         self._key = episode_key(self.seed, number)
-        self.state, step = begin(self.env, self._key)
+        self.state, step = _beginner(self.env)(self._key)
         return self._told(step)
 
     def act(self, step: Step, epsilon: float = 0.0) -> int:
