@@ -49,6 +49,7 @@ def pair() -> Iterator[Pair]:
 def account(env: CompiledEnv, step: Step) -> Account:
     """All that a step says, in words; of either engine."""
     text = env.decode(step.observation) if step.text is None else step.text
+    possible = np.asarray(step.admissible_set)  # At once: one by one takes a program.
     return {
         "text": squeeze(text),
         "reward": int(step.reward),
@@ -56,9 +57,7 @@ def account(env: CompiledEnv, step: Step) -> Account:
         "terminated": bool(step.terminated),
         "truncated": bool(step.truncated),
         "admissible": bool(step.admissible),
-        "admissible_set": [
-            c for c, yes in zip(env.commands, step.admissible_set, strict=True) if yes
-        ],
+        "admissible_set": [c for c, yes in zip(env.commands, possible, strict=True) if yes],
         "subtasks": np.asarray(step.subtasks).tolist(),
     }
 

@@ -18,11 +18,12 @@ TEXTS[1, 4:] = 0  # Padding.
 TEXTS[3] = 0  # A text without words.
 COMMANDS = CHANCE.integers(1, SIZES.words, (LENGTH, 3))
 HEADS = np.array([0, 0, 2, 1, 2])
+make = eqx.filter_jit(Network)
 
 
 @pytest.fixture(scope="module")
 def network() -> Network:
-    return Network(SIZES, jax.random.key(1))
+    return make(SIZES, jax.random.key(1))
 
 
 def inputs(network: Network) -> jax.Array:
@@ -112,7 +113,7 @@ def test_gradients_touch_only_the_heads_used(network: Network) -> None:
     def loss(weights: Network) -> jax.Array:
         return weights.sequence(used, inputs(weights)).values.sum()
 
-    slope = eqx.filter_grad(loss)(network)
+    slope = eqx.filter_jit(eqx.filter_grad(loss))(network)
     for weights in (jnp.stack(slope.context.weights), slope.context.bias, slope.scorer.first):
         touched = [bool(jnp.abs(weights[head]).sum() > 0) for head in range(SIZES.heads)]
         assert touched == [True, False, True]
@@ -132,7 +133,7 @@ def test_sizes_are_the_papers() -> None:
 
 
 def test_seeds_give_different_weights() -> None:
-    zero, one = (Network(SIZES, jax.random.key(seed)) for seed in (0, 1))
-    again = Network(SIZES, jax.random.key(0))
+    zero, one = (make(SIZES, jax.random.key(seed)) for seed in (0, 1))
+    again = make(SIZES, jax.random.key(0))
     assert not np.array_equal(zero.context.weights[0], one.context.weights[0])
     assert np.array_equal(zero.context.weights[0], again.context.weights[0])
