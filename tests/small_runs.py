@@ -15,48 +15,33 @@ from grue.training.metrics import COLUMNS, COUNTS, Row
 from grue.training.runs import read_run
 
 NAME = "saladworld-1-sc-masking-seed0"
+TINY_STEPS = 45
 SETTINGS = {
     "embedding": 4,
-    "encoder": 8,
+    "encoder": 6,
     "context": 8,
     "hidden": 8,
     "batch_size": 4,
+    "episode_steps": TINY_STEPS,
     "replay_steps": 2000,
     "metrics_every": 200,
     "average_over": 2000,
     "target_every": 200,
     "learning_starts": 200,
     "epsilon_steps": 3000,
+    "softness": 0.5,
 }
-TINY_STEPS = 45
-TINY = TrainConfig(
-    game="saladworld-1",
-    agent="sc",
-    gate="masking",
-    steps=400,
-    seeds=(0, 1),
-    heads=3,
-    embedding=4,
-    encoder=6,
-    context=8,
-    hidden=8,
-    batch_size=4,
-    epsilon_steps=400,
-    episode_steps=TINY_STEPS,
-    replay_steps=400,
-    learning_starts=200,
-    metrics_every=200,
-    target_every=200,
-    average_over=200,
-    softness=0.5,
-)
-"""Trained in a moment. The gate is often soft, so that greedy play differs from play at an ε."""
+"""The gate is often soft, so that greedy play differs from play at an ε."""
 ARGUMENTS = ["train", "saladworld-1", "--gate", "masking", "--preset", "paper"]
 ARGUMENTS += [word for name, value in SETTINGS.items() for word in ("--set", f"{name}={value}")]
 
 
 def config(**values: Any) -> TrainConfig:
     return TrainConfig(**{"gate": "masking", "steps": 2000, **SETTINGS, **values})
+
+
+TINY = config(steps=400, seeds=(0, 1), average_over=200)
+"""Trained in a moment, by the program that all these runs share."""
 
 
 def arrays(folder: Path) -> dict[str, tuple[Any, ...]]:

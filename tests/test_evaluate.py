@@ -49,7 +49,7 @@ class Trained(NamedTuple):
 
 def conditioned(gate: int, look_every: int = LOOK) -> Condition:
     share = jnp.float32(0.25)
-    return Condition(jnp.int32(gate), jnp.int32(3), share, share, jnp.int32(look_every))
+    return Condition(jnp.int32(gate), jnp.int32(5), share, share, jnp.int32(look_every))
 
 
 @pytest.fixture(scope="module")
