@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import equinox as eqx
@@ -13,6 +14,8 @@ import optax
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_networks import SIZES as SMALL
+from small_networks import make_network
 
 from grue.agents import optimiser
 from grue.agents.kernels import adam, cpu, gpu
@@ -31,6 +34,11 @@ def some_texts(rows: int, distinct: int = 9, longest: int = 11) -> np.ndarray:
     lengths = CHANCE.integers(0, longest + 1, distinct)
     texts[np.arange(longest) >= lengths[:, None]] = 0
     return texts[CHANCE.integers(0, distinct, rows)]
+
+
+def normal(*shape: int) -> jax.Array:
+    """NumPy's: each shape of JAX's own takes a program."""
+    return jnp.asarray(CHANCE.normal(size=shape), jnp.float32)
 
 
 def close(found: object, wanted: object) -> None:
@@ -79,7 +87,7 @@ ENCODERS: dict[str, Encode] = {"cpu": cpu.encode, "gpu": encode_as_on_the_gpu}
 def plain_encoding():
     encoder = TextEncoder(SIZES, jax.random.key(0))
     texts = jnp.asarray(some_texts(40))
-    weight = jax.random.normal(jax.random.key(1), (40, SIZES.encoder))
+    weight = normal(40, SIZES.encoder)
     total = eqx.filter_value_and_grad(lambda encoder: (encoder(texts) * weight).sum())
     return encoder, texts, weight, eqx.filter_jit(total)(encoder)
 
@@ -121,7 +129,7 @@ def test_more_texts_than_are_read_together() -> None:
     texts[np.arange(longest) >= CHANCE.integers(0, longest + 1, rows)[:, None]] = 0
     texts = jnp.asarray(texts)
     found, place = make_pool(texts)
-    weight = jax.random.normal(jax.random.key(1), (rows, SIZES.encoder))
+    weight = normal(rows, SIZES.encoder)
 
     def fast(encoder: TextEncoder) -> jax.Array:
         return (cpu.encode(encoder.words, encoder.recurrent, found)[place] * weight).sum()
@@ -158,6 +166,16 @@ def cpu_unroll(context: ContextLSTM, heads: jax.Array, inputs: jax.Array) -> jax
 UNROLLS = {"cpu": cpu_unroll, "gpu": gpu_unroll}
 
 
+@cache
+def weighed(unroll: Callable) -> Callable:
+    """The weighed sum of all states, and its gradient."""
+
+    def total(both: tuple[ContextLSTM, jax.Array], heads: jax.Array, weight: jax.Array):
+        return (unroll(both[0], heads, both[1]) * weight).sum()
+
+    return eqx.filter_jit(eqx.filter_value_and_grad(total))
+
+
 @pytest.mark.parametrize("machine", UNROLLS)
 @pytest.mark.parametrize("count", [1, 4])
 def test_heads_along_sequences(machine: str, count: int) -> None:
@@ -165,17 +183,11 @@ def test_heads_along_sequences(machine: str, count: int) -> None:
     context = ContextLSTM(SIZES._replace(heads=count), jax.random.key(2))
     context = eqx.tree_at(lambda c: c.bias, context, context.bias + 0.1)
     heads = jnp.asarray(CHANCE.integers(0, min(count, 3), (STEPS, BATCH)), jnp.int32)
-    inputs = jax.random.normal(jax.random.key(3), (STEPS, BATCH, 2 * SIZES.encoder))
-    weight = jax.random.normal(jax.random.key(4), (STEPS, BATCH, SIZES.context))
+    inputs = normal(STEPS, BATCH, 2 * SIZES.encoder)
+    weight = normal(STEPS, BATCH, SIZES.context)
 
-    def total(unroll: Callable) -> Callable:
-        def weighed(both):
-            return (unroll(both[0], heads, both[1]) * weight).sum()
-
-        return eqx.filter_jit(eqx.filter_value_and_grad(weighed))
-
-    wanted = total(plain_unroll)((context, inputs))
-    found = total(UNROLLS[machine])((context, inputs))
+    wanted = weighed(plain_unroll)((context, inputs), heads, weight)
+    found = weighed(UNROLLS[machine])((context, inputs), heads, weight)
     close(found, wanted)
     if count == 4:
         assert not np.asarray(found[1][0].weights[3]).any()
@@ -183,8 +195,8 @@ def test_heads_along_sequences(machine: str, count: int) -> None:
 
 @pytest.mark.parametrize("batch", [1, 3, 32])
 def test_rows_go_to_their_heads_whatever_their_number(batch: int) -> None:
-    weights = jax.random.normal(jax.random.key(0), (5, 6, 7))
-    rows = jax.random.normal(jax.random.key(1), (batch, 6))
+    weights = normal(5, 6, 7)
+    rows = normal(batch, 6)
     for heads in (np.zeros(batch), np.full(batch, 4), np.arange(batch) % 5, np.arange(batch) // 9):
         heads = jnp.asarray(heads, jnp.int32)
         close(multiply(rows, heads, tuple(weights)), jnp.einsum("br,brc->bc", rows, weights[heads]))
@@ -218,8 +230,8 @@ def test_a_state_is_scored_by_its_head(
     """And only the layers of heads in use have a gradient."""
     activation = ACTIVATIONS[name]
     shapes = ((4, 5, 7), (4, 7), (4, 7, 3), (4, 3))
-    layers = tuple(jnp.asarray(CHANCE.normal(size=shape), jnp.float32) for shape in shapes)
-    h = jnp.asarray(CHANCE.normal(size=(6, 5)), jnp.float32)
+    layers = tuple(normal(*shape) for shape in shapes)
+    h = normal(6, 5)
     expected = []
     for row, k in zip(np.asarray(h), heads, strict=True):
         first, first_bias, second, second_bias = (np.asarray(layer)[k] for layer in layers)
@@ -236,8 +248,8 @@ def test_a_state_is_scored_by_its_head(
 
 def test_one_step_on_the_gpu() -> None:
     context = ContextLSTM(SIZES, jax.random.key(2))
-    inputs = jax.random.normal(jax.random.key(3), (2 * SIZES.encoder,))
-    h, c = jax.random.normal(jax.random.key(4), (2, SIZES.context))
+    inputs = normal(2 * SIZES.encoder)
+    h, c = normal(SIZES.context), normal(SIZES.context)
     weights = jnp.stack(context.weights)
     found = gpu.step_one(weights, context.bias, jnp.int32(2), inputs, h, c, True)
     close(found, context(jnp.int32(2), Memory(h, c), inputs))
@@ -246,7 +258,6 @@ def test_one_step_on_the_gpu() -> None:
 # Adam
 
 
-SMALL = SIZES._replace(heads=3, encoder=8, context=8, hidden=8)
 update = eqx.filter_jit(optimiser.update)
 
 
@@ -281,7 +292,7 @@ def same(found: Sequence[Any], wanted: Sequence[Any]) -> None:
 @pytest.mark.parametrize("by_head", [True, False])
 def test_a_head_may_have_an_adam_of_its_own(by_head: bool) -> None:
     """It is optax's over the updates in which the head is used; else over all of them."""
-    network = Network(SMALL, jax.random.key(0))
+    network = make_network(SMALL, jax.random.key(0))
     theirs = optax.adam(0.01)
     uses = [(True, False, False), (True, False, True), (True, False, False), (True, False, True)]
     slopes = [without_heads(some_slope(network, n, 0.1), used) for n, used in enumerate(uses)]
@@ -316,7 +327,7 @@ def test_a_late_heads_first_gradient(by_head: bool, way: float) -> None:
     By hand, with one Adam for all: m is 0.1 g and v 0.001 g², neither corrected, and until both
     have died down the way is 0.1 / √0.001 ⋅ 1 / (1 - 0.9 / √0.999) = 31.76.
     """
-    network = Network(SMALL, jax.random.key(0))
+    network = make_network(SMALL, jax.random.key(0))
     early, late = jnp.array([True, False, False]), jnp.array([False, False, True])
     slopes = [without_heads(some_slope(network, 0, 0.1), used.tolist()) for used in (early, late)]
     state = optimiser.init(network)._replace(count=jnp.int32(100_000))
@@ -328,7 +339,7 @@ def test_a_late_heads_first_gradient(by_head: bool, way: float) -> None:
 
 
 def test_adam_is_optaxs() -> None:
-    network = Network(SMALL, jax.random.key(0))
+    network = make_network(SMALL, jax.random.key(0))
     theirs = optax.chain(optax.clip_by_global_norm(0.5), optax.adam(0.01))
     wanted: Any = network
     state, ours = theirs.init(wanted), optimiser.init(network)
@@ -346,8 +357,7 @@ def test_adam_is_optaxs() -> None:
 
 
 def test_adam_on_the_gpu_moves_heads_at_their_own_rates_and_leaves_others_alone() -> None:
-    keys = jax.random.split(jax.random.key(0), 4)
-    theta, m, v, gradient = (jax.random.normal(key, (3, 8, 256)) for key in keys)
+    theta, m, v, gradient = (normal(3, 8, 256) for _ in range(4))
     v = jnp.abs(v)
     moving = jnp.array([True, False, True])
     now = adam.rates(jnp.array([3, 1, 70]), jnp.float32(0.5), 0.01)

@@ -7,17 +7,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from small_networks import SIZES, make_network
 
 from grue.agents import contexts, learner
 from grue.agents.gating import ACQLH, CQLH, GATES, MASKING, NONE, ORACLE
 from grue.agents.learner import Learner, LearnerSettings
-from grue.agents.network import Network, NetworkSizes
+from grue.agents.network import Network
 from grue.agents.replay import Row, Sequences
 
-SIZES = NetworkSizes(words=9, commands=4, heads=3, embedding=3, encoder=4, context=5, hidden=6)
 BATCH, STEPS, WORDS = 3, 5, 4
 LOOK = 3
-SETTINGS = LearnerSettings(gate=NONE, look=LOOK, heads=3, minimum_history=2)
+SETTINGS = LearnerSettings(gate=NONE, look=LOOK, heads=3, minimum_history=2, learning_rate=0.01)
 COMMAND_WORDS = jnp.array([[1, 2, 0], [3, 0, 0], [4, 5, 6], [7, 8, 0]])
 
 
@@ -57,7 +57,7 @@ def known() -> contexts.ScoreContexts:
 
 @pytest.fixture(scope="module")
 def networks() -> tuple[Network, Network]:
-    online, target = (Network(SIZES, jax.random.key(seed)) for seed in (0, 1))
+    online, target = (make_network(SIZES, jax.random.key(seed)) for seed in (0, 1))
     return online, target
 
 
@@ -160,7 +160,7 @@ def updated(
 def test_updates_lower_the_error_and_leave_the_target_alone(
     networks: tuple[Network, Network], known: contexts.ScoreContexts
 ) -> None:
-    now, errors = updated(networks, known, SETTINGS._replace(learning_rate=0.01))
+    now, errors = updated(networks, known, SETTINGS)
     assert errors[-1] < 0.5 * errors[0]
     for before, after in zip(
         jax.tree.leaves(networks[0]), jax.tree.leaves(now.target), strict=True

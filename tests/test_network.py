@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from small_networks import SIZES, make_network
 
 from grue.agents.network import Memory, Network, NetworkSizes
 
-SIZES = NetworkSizes(words=11, commands=7, heads=3, embedding=4, encoder=5, context=6, hidden=8)
 LENGTH = 5
 CHANCE = np.random.default_rng(0)
 TEXTS = CHANCE.integers(1, SIZES.words, (LENGTH, 6))
@@ -18,12 +18,11 @@ TEXTS[1, 4:] = 0  # Padding.
 TEXTS[3] = 0  # A text without words.
 COMMANDS = CHANCE.integers(1, SIZES.words, (LENGTH, 3))
 HEADS = np.array([0, 0, 2, 1, 2])
-make = eqx.filter_jit(Network)
 
 
 @pytest.fixture(scope="module")
 def network() -> Network:
-    return make(SIZES, jax.random.key(1))
+    return make_network(SIZES, jax.random.key(1))
 
 
 def inputs(network: Network) -> jax.Array:
@@ -133,7 +132,7 @@ def test_sizes_are_the_papers() -> None:
 
 
 def test_seeds_give_different_weights() -> None:
-    zero, one = (make(SIZES, jax.random.key(seed)) for seed in (0, 1))
-    again = make(SIZES, jax.random.key(0))
+    zero, one = (make_network(SIZES, jax.random.key(seed)) for seed in (0, 1))
+    again = make_network(SIZES, jax.random.key(0))
     assert not np.array_equal(zero.context.weights[0], one.context.weights[0])
     assert np.array_equal(zero.context.weights[0], again.context.weights[0])

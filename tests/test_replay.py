@@ -175,6 +175,7 @@ def test_admissible_sets_come_back_as_they_were() -> None:
         kept = add(kept, with_set(step), with_set(step + 1), jnp.bool_(step == 5))
     found = draw(kept, length=6).rows
     assert found.admissible_set is not None
-    for actions, possible in zip(found.action, found.admissible_set, strict=True):
-        np.testing.assert_array_equal(possible[:, :11], sets[np.asarray(actions)])
+    both = np.asarray(found.action), np.asarray(found.admissible_set)
+    for actions, possible in zip(*both, strict=True):
+        np.testing.assert_array_equal(possible[:, :11], sets[actions])
         assert not possible[:, 11:].any()
