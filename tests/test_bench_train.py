@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 
 from grue.cli import main
+from grue.experiments.scales import SCALES
 from grue.training.bench import Bench, Row
 from grue.training.config import TrainConfig
 
-SMALL = {
-    **{"encoder": 8, "context": 16, "hidden": 8, "batch_size": 4, "replay_steps": 1_000},
-    **{"metrics_every": 200, "target_every": 200, "average_over": 200, "learning_starts": 1_000},
-}
+SMALL = dict(SCALES["smoke"].settings)
+"""Tests of figures train with these: there may be a program already."""
 
 
 def options(**more: object) -> list[str]:
@@ -25,7 +24,7 @@ def options(**more: object) -> list[str]:
 
 def test_rows_as_json(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("grue.training.bench.WARM_UP", 400)
-    monkeypatch.setattr("grue.training.bench.ROUNDS", 3)
+    monkeypatch.setattr("grue.training.bench.ROUNDS", 2)
     code = main(
         ["bench", "train", "--games", "saladworld-1", "--agents", "drqn", "--json", *options()]
     )
@@ -56,16 +55,16 @@ def test_the_work_of_an_update(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("grue.training.bench.WARM_UP", 400)
     settings = TrainConfig.preset("paper", **SMALL)
     bench = Bench("saladworld-1", [("drqn", "none")], 1, settings)
-    # θ twice over 4 · 15 rows backward and once forward, θ⁻ over 4 · 16; 4 · 9 and 4 · 10 scored.
-    context = 2 * (2 * 8 + 16) * 64 * (3 * 60 + 64)
-    scorer = 2 * (16 * 8 + 8 * 8) * (3 * 36 + 40)
+    # θ twice over 4 · 8 rows backward and once forward, θ⁻ over 4 · 9; 4 · 6 and 4 · 7 scored.
+    context = 2 * (2 * 8 + 16) * 64 * (3 * 32 + 36)
+    scorer = 2 * (16 * 16 + 16 * 8) * (3 * 24 + 28)
     words = bench.flop_per_update() - context - scorer
     each = 4 * 2 * 8 * 32
     assert words % (each / 8) == 0  # The mean over eight batches.
     assert 5 < words / each < 64 * 50
     assert bench._flop_beyond_words(0) == context + scorer
     # A learned gate trains the classifier too.
-    assert bench._flop_beyond_words(3) == context + scorer + 2 * (16 * 8 + 8 * 8) * 3 * 36
+    assert bench._flop_beyond_words(3) == context + scorer + 2 * (16 * 16 + 16 * 8) * 3 * 24
 
 
 @pytest.mark.parametrize(
