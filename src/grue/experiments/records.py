@@ -186,9 +186,10 @@ def merged(records: Iterable[Record]) -> list[Record]:
     """
     best: dict[tuple[TrainConfig, str | None, int], Record] = {}
     for record in records:
+        condition = replace(record.config, seeds=(0,))
         for seed, reached in zip(record.seeds, record.reached, strict=True):
             one = record.only([seed])
-            key = (replace(record.config, seeds=(0,)), one.story, seed)
+            key = (condition, one.story, seed)
             if reached and (key not in best or reached > best[key].reached[0]):
                 best[key] = one
     alike: dict[tuple, list[Record]] = {}
