@@ -26,6 +26,7 @@ class TextDecoder:
     def __init__(self, memory: bytes) -> None:
         self.memory = memory
         self.version = memory[0]
+        self._abbreviation_banks = 0 if self.version == 1 else 1 if self.version == 2 else 3
         self._abbreviations: dict[int, str] = {}
 
     def word(self, address: int) -> int:
@@ -38,9 +39,10 @@ class TextDecoder:
 
     def characters(self, address: int) -> tuple[list[int], int]:
         """The characters of five bits of the text at an address, and the address after it."""
+        memory = self.memory
         characters: list[int] = []
-        while address + 2 <= len(self.memory):
-            word = self.word(address)
+        while address + 2 <= len(memory):
+            word = memory[address] << 8 | memory[address + 1]
             address += 2
             characters += (word >> 10 & 31, word >> 5 & 31, word & 31)
             if word & 0x8000:
@@ -86,10 +88,6 @@ class TextDecoder:
         if FIRST_EXTRA <= code < FIRST_EXTRA + len(self._extra):
             return self._extra[code - FIRST_EXTRA]
         return ""
-
-    @property
-    def _abbreviation_banks(self) -> int:
-        return 0 if self.version == 1 else 1 if self.version == 2 else 3
 
     def abbreviation(self, number: int) -> str:
         if number not in self._abbreviations:
