@@ -221,6 +221,16 @@ BY_HAND = {
 }
 
 
+@cache
+def scoring(machine: Callable, activation: Callable) -> tuple[Callable, Callable]:
+    """The scores, and the gradient of their sum by the layers."""
+
+    def score(layers: tuple[jax.Array, ...], heads: jax.Array, h: jax.Array) -> jax.Array:
+        return machine(layers, heads, h, activation)
+
+    return jax.jit(score), jax.jit(jax.grad(lambda *given: score(*given).sum()))
+
+
 @pytest.mark.parametrize("name", ACTIVATIONS)
 @pytest.mark.parametrize("machine", [cpu.score, gpu.score])
 @pytest.mark.parametrize("heads", [[0] * 6, [3, 1, 1, 0, 3, 3]])
@@ -236,11 +246,10 @@ def test_a_state_is_scored_by_its_head(
     for row, k in zip(np.asarray(h), heads, strict=True):
         first, first_bias, second, second_bias = (np.asarray(layer)[k] for layer in layers)
         expected.append(BY_HAND[name](row @ first + first_bias) @ second + second_bias)
-    close(machine(layers, jnp.asarray(heads), h, activation), jnp.asarray(expected))
+    score, slope_of = scoring(machine, activation)
+    close(score(layers, jnp.asarray(heads), h), jnp.asarray(expected))
 
-    slope = jax.grad(lambda layers: machine(layers, jnp.asarray(heads), h, activation).sum())(
-        layers
-    )
+    slope = slope_of(layers, jnp.asarray(heads), h)
     touched = [bool(jnp.abs(slope[3][k]).sum() > 0) for k in range(4)]
     assert touched == [k in heads for k in range(4)]
     assert not any(np.asarray(slope[0])[k].any() for k in range(4) if k not in heads)

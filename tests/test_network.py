@@ -25,6 +25,10 @@ def network() -> Network:
     return make_network(SIZES, jax.random.key(1))
 
 
+take_step = eqx.filter_jit(Network.step)
+
+
+@eqx.filter_jit
 def inputs(network: Network) -> jax.Array:
     return jax.vmap(network.inputs)(jnp.asarray(TEXTS), jnp.asarray(COMMANDS))
 
@@ -92,16 +96,16 @@ def test_padding_changes_nothing(network: Network) -> None:
 def test_a_sequence_equals_its_steps(network: Network) -> None:
     memory, found = network.memory(), []
     for head, at in zip(HEADS, inputs(network), strict=True):
-        memory, outputs = network.step(jnp.int32(head), memory, at)
+        memory, outputs = take_step(network, jnp.int32(head), memory, at)
         found.append(outputs.values)
     whole = network.sequence(jnp.asarray(HEADS), inputs(network))
     np.testing.assert_allclose(jnp.stack(found), whole.values, rtol=1e-5, atol=1e-7)
 
 
 def test_the_memory_is_carried_from_head_to_head(network: Network) -> None:
-    first, _ = network.step(jnp.int32(0), network.memory(), inputs(network)[0])
-    carried, _ = network.step(jnp.int32(1), first, inputs(network)[1])
-    afresh, _ = network.step(jnp.int32(1), network.memory(), inputs(network)[1])
+    first, _ = take_step(network, jnp.int32(0), network.memory(), inputs(network)[0])
+    carried, _ = take_step(network, jnp.int32(1), first, inputs(network)[1])
+    afresh, _ = take_step(network, jnp.int32(1), network.memory(), inputs(network)[1])
     assert isinstance(carried, Memory)
     assert not np.allclose(carried.h, afresh.h)
 
