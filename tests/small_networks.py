@@ -6,6 +6,6 @@ import equinox as eqx
 
 from grue.agents.network import Network, NetworkSizes
 
-SIZES = NetworkSizes(words=11, commands=4, heads=3, embedding=3, encoder=4, context=5, hidden=6)
-"""No two of what could be mistaken for each other are equal."""
+SIZES = NetworkSizes(words=11, commands=4, heads=3, embedding=2, encoder=7, context=5, hidden=6)
+"""No two are equal, so that none can be taken for another."""
 make_network = eqx.filter_jit(Network)
