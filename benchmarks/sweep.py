@@ -102,15 +102,15 @@ def table(rows: list[dict[str, Any]]) -> str:
                 mine = [r for r in rows if r["level"] == level and r.get(name) == value]
                 if not mine:
                     continue
-                final, mean = (
-                    np.mean([r[key] for r in mine]) for key in ("final_fraction", "mean_fraction")
-                )
-                solved = ", ".join(str(r["solved_at"] or "never") for r in mine)
-                lines.append(
-                    f"| {level} | {name} | {value:g} | {len(mine)} | {final:.3f} | {mean:.3f} "
-                    f"| {solved} |"
-                )
+                lines.append(f"| {level} | {name} | {value:g} | {len(mine)} | {reached(mine)} |")
     return "\n".join(lines) + "\n"
+
+
+def reached(rows: list[dict[str, Any]]) -> str:
+    """Three columns of a table: how the runs end, how they are all along, when they solve it."""
+    final, mean = (np.mean([r[key] for r in rows]) for key in ("final_fraction", "mean_fraction"))
+    solved = ", ".join(str(r["solved_at"] or "never") for r in rows)
+    return f"{final:.3f} | {mean:.3f} | {solved}"
 
 
 def arguments(name: str, about: str | None) -> argparse.ArgumentParser:
