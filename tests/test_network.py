@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from small_networks import SIZES, make_network
 
-from grue.agents.network import Memory, Network, NetworkSizes
+from grue.agents.network import Memory, Network, NetworkSizes, normal, uniform
 
 LENGTH = 5
 CHANCE = np.random.default_rng(0)
@@ -140,3 +140,11 @@ def test_seeds_give_different_weights() -> None:
     again = make_network(SIZES, jax.random.key(0))
     assert not np.array_equal(zero.context.weights[0], one.context.weights[0])
     assert np.array_equal(zero.context.weights[0], again.context.weights[0])
+
+
+def test_weights_are_those_that_jax_draws() -> None:
+    """In one row or not: runs of a seed stay what they were."""
+    key, shape = jax.random.key(3), (2, 3, 5)
+    drawn = jax.random.uniform(key, shape, minval=-0.5, maxval=0.5)
+    np.testing.assert_array_equal(uniform(key, shape, 4), drawn)
+    np.testing.assert_array_equal(normal(key, shape), jax.random.normal(key, shape))

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from grue.agents.kernels.select import vectors_of
-from grue.agents.network import uniform
+from grue.agents.network import normal, uniform
 from grue.games.tokens import PADDING
 
 HEIGHTS = (1, 2, 3)
@@ -46,7 +46,7 @@ class TextConvolution(eqx.Module):
 
     def __init__(self, sizes: ConvolutionSizes, key: PRNGKeyArray) -> None:
         for_words, for_filters = jax.random.split(key)
-        self.embedding = jax.random.normal(for_words, (sizes.words, sizes.vector))
+        self.embedding = normal(for_words, (sizes.words, sizes.vector))
         width = sizes.history * sizes.vector
         heights = np.repeat(HEIGHTS, [height * sizes.filters for height in HEIGHTS])
         # A filter over more words has more inputs.

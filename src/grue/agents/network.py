@@ -52,7 +52,7 @@ class TextEncoder(eqx.Module):
     def __init__(self, sizes: NetworkSizes, key: PRNGKeyArray) -> None:
         keys = jax.random.split(key, 3)
         gates = 4 * sizes.encoder
-        self.embedding = jax.random.normal(keys[0], (sizes.words, sizes.embedding))
+        self.embedding = normal(keys[0], (sizes.words, sizes.embedding))
         self.inward = uniform(keys[1], (sizes.embedding, gates), sizes.encoder)
         self.recurrent = uniform(keys[2], (sizes.encoder, gates), sizes.encoder)
         self.bias = jnp.zeros(gates)
@@ -221,7 +221,16 @@ class Network(eqx.Module):
         return jax.lax.scan(one, self.memory(), (heads, inputs))[1]
 
 
+# Numbers are drawn in one row: they are the same, and the program is compiled sooner.
+
+
 def uniform(key: PRNGKeyArray, shape: tuple[int, ...], fan: int) -> Array:
     """Weights to begin with, for so many inputs."""
     bound = 1 / math.sqrt(fan)
-    return jax.random.uniform(key, shape, minval=-bound, maxval=bound)
+    row = jax.random.uniform(key, (math.prod(shape),), minval=-bound, maxval=bound)
+    return row.reshape(shape)
+
+
+def normal(key: PRNGKeyArray, shape: tuple[int, ...]) -> Array:
+    """Vectors of words to begin with."""
+    return jax.random.normal(key, (math.prod(shape),)).reshape(shape)
