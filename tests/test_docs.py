@@ -141,6 +141,15 @@ def test_the_note_on_level_1() -> None:
     assert f"takes {solved('drqn + oracle', 1).removeprefix('after ')} steps" in ON_LEVEL_1
 
 
+def test_the_small_runs_of_the_baseline() -> None:
+    page = (ROOT / "docs" / "agents.md").read_text()
+    table = (ROOT / "results" / "baseline" / "table.md").read_text()
+    assert table in page
+    assert table.count(" | never, never |") == 3
+    steps = solved("drqn", 1).removeprefix("after ")
+    assert f"{steps} of 1.3 million steps" in page
+
+
 def test_the_note_on_gates_on_level_3() -> None:
     assert f"sc solves level 3 too, {solved('sc + dropout')} steps" in GATES_ON_LEVEL_3
     assert f"takes {solved('sc + masking').removeprefix('after ')}." in GATES_ON_LEVEL_3

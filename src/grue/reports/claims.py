@@ -41,8 +41,8 @@ WELL = 0.8
 ON_LEVEL_1 = (
     "Every run of the baseline solves level 1 with all commands, after 205,000 to 467,000 steps, "
     "so that no gate can end above it. Each learned gate is above it over all of training; with "
-    "the oracle it takes 146,000 to 172,000 steps. Small runs in which it does not solve the level "
-    "are in docs/agents.md."
+    "the oracle it takes 146,000 to 172,000 steps. With few steps, at the small preset, sc solves "
+    "the level and the baseline does not (docs/agents.md)."
 )
 GATES_ON_LEVEL_3 = (
     "With dropout sc solves level 3 too, after 449,000 to 790,000 steps, though one of five runs "
