@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import shlex
 from pathlib import Path
@@ -143,9 +144,18 @@ def test_the_note_on_level_1() -> None:
 
 def test_the_small_runs_of_the_baseline() -> None:
     page = (ROOT / "docs" / "agents.md").read_text()
-    table = (ROOT / "results" / "baseline" / "table.md").read_text()
-    assert table in page
-    assert table.count(" | never, never |") == 3
+    made = json.loads((ROOT / "results" / "baseline" / "baseline.json").read_text())
+    assert f"`{made['command']}`" in page
+    never = {}
+    for steps in (20_000, 40_000, 80_000):
+        for agent in ("drqn", "sc"):
+            rows = [r for r in made["rows"] if (r["agent"], r["steps"]) == (agent, steps)]
+            final = sum(row["final_fraction"] for row in rows) / len(rows)
+            assert f"| {steps:,} | {agent} | {final:.3f} | " in page
+            never[steps, agent] = [row["solved_at"] for row in rows].count(None)
+    # Sc alone in 40,000 steps, one of two runs of the baseline too in twice as many.
+    assert [never[steps, "drqn"] for steps in (40_000, 80_000)] == [2, 1]
+    assert [never[steps, "sc"] for steps in (40_000, 80_000)] == [0, 0]
     steps = solved("drqn", 1).removeprefix("after ")
     assert f"{steps} of 1.3 million steps" in page
 

@@ -33,7 +33,7 @@ SHORT: dict[str, Any] = {
 }
 """The tabular agent's program is compiled in no time; the loop is the same for all."""
 DEEP: dict[str, Any] = {
-    **{"embedding": 4, "encoder": 8, "context": 8, "hidden": 8},
+    **{"embedding": 4, "encoder": 8, "context": 8, "hidden": 8, "heads": 2},
     **{"batch_size": 2, "sequence_length": 4, "minimum_history": 1},
 }
 STEPS = 80
@@ -272,7 +272,7 @@ def test_deep_agents_side_by_side_and_where_the_time_goes(
     sizes = {**DEEP, "episode_steps": 15}
     arguments = ["bench", "train", "zork1", "--story", str(zork_file(119)), "--runs", "2"]
     arguments += [word for name, value in sizes.items() for word in ("--set", f"{name}={value}")]
-    assert cli.main([*arguments, "--agents", "drqn", "--json"]) == 0
+    assert cli.main([*arguments, "--agents", "sc", "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
     assert (row["game"], row["runs"]) == ("zork1", 2)
     parts = row["hosting_ms"]

@@ -43,7 +43,6 @@ class HostedEnv:
         self.episode_steps = game.episode_steps if episode_steps is None else episode_steps
         self.logic = ground(game)
         self.quests = tuple(quest for quest in self.logic.quests if quest.wins)
-        self._changes = [self.logic.changes(command) for command in game.commands]
         self._emulator = open_emulator(game.story)
         self._current: HostedState | None = None
         self.max_score: int | None = game.max_score
@@ -92,9 +91,9 @@ class HostedEnv:
 
     def admissible_set(self, state: HostedState) -> np.ndarray:
         """For each command, whether it would change the state; nothing does once it is over."""
-        facts, going = state.facts, not state.over
-        # Here and not in a function: it is asked of every command after every step.
-        return np.array([going and any(needs <= facts for needs in each) for each in self._changes])
+        return np.array(
+            [not state.over and self.logic.admissible(state.facts, c) for c in self.game.commands]
+        )
 
     def tell(self, state: HostedState, command: str) -> str:
         """What a command would print, without taking it."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 from typing import Any
 
 from grue.errors import UsageError
@@ -45,18 +44,12 @@ class Scale:
         """``level`` is one of SaladWorld or another game, ``story`` the file of Zork's."""
         game = game_name(level)
         own = self.tabular if condition.agent in WITHOUT_NETWORK else self.games.get(game, {})
-        settings = {
+        return TrainConfig(
+            game=game,
+            story=story if game == zork.NAME else None,
+            seeds=tuple(seeds),
             **{**self.settings, **own, **self.given, **condition.settings},
-            **{"game": game, "seeds": tuple(seeds)},
-            "story": story if game == zork.NAME else None,
-        }
-        return _config(tuple(settings.items()))
-
-
-@cache
-def _config(settings: tuple[tuple[str, Any], ...]) -> TrainConfig:
-    """Figures ask for the same ones again and again, and each is checked when it is made."""
-    return TrainConfig(**dict(settings))
+        )
 
 
 SCALES = {

@@ -11,7 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 from grue.games.game import Fact, Game, parse_fact
@@ -64,11 +64,15 @@ class Logic:
 
     def admissible(self, facts: Facts, command: str) -> bool:
         """Whether the command would change the state: the paper's definition."""
-        return any(needs <= facts for needs in self.changes(command))
+        return any(needs <= facts for needs in self._changes.get(command, ()))
 
-    def changes(self, command: str) -> tuple[Facts, ...]:
-        """What must hold for the command to change the state: any of these."""
-        return tuple(a.needs for a in self.actions.get(command, ()) if a.changes_state)
+    @cached_property
+    def _changes(self) -> dict[str, list[Facts]]:
+        """For each command what must hold for it to change the state: any of these."""
+        return {
+            command: [action.needs for action in actions if action.changes_state]
+            for command, actions in self.actions.items()
+        }
 
     def happened(self, facts: Facts, event: str) -> Action | None:
         """The action behind an event that the running game reports."""

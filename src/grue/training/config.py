@@ -67,8 +67,6 @@ CHOICES: dict[str, Collection[str]] = {
 }
 """The words that a setting may be; some join later, by name."""
 REGISTERED = ("agent", "gate")
-UPDATED = ("steps", "target_every", "metrics_every", "average_over", "learning_starts")
-"""Numbers of steps that end with an update."""
 MOST_SEEDS = 10_000
 LARGEST = 2**31 - 1
 """Steps are counted in 32 bits."""
@@ -99,20 +97,14 @@ class TrainConfig(Settings):
     """Off: sequences are drawn from all episodes alike, the paper's ablation."""
 
     def __init__(self, **values: Any) -> None:
-        hints, plain = _hints(), _plain()
         for name in values:
-            if name not in hints:
-                _known(name)
+            _known(name)
         _check_game(values.get("game"))
         fields = dataclasses.fields(self)
         chosen = {field.name: field.default for field in fields}
         chosen |= {**GAME_SETTINGS.get(values.get("game", chosen["game"]), {}), **values}
-        for name, hint in hints.items():
-            value = chosen[name]
-            # Configs are made by the thousand, and most values are right as they are.
-            if type(value) not in plain[name]:
-                value = _typed(name, value, hint)
-            object.__setattr__(self, name, value)
+        for name, hint in _hints().items():
+            object.__setattr__(self, name, _typed(name, chosen[name], hint))
         _check(self)
 
     @classmethod
@@ -143,14 +135,6 @@ def setting_names() -> list[str]:
 @cache
 def _hints() -> dict[str, Any]:
     return get_type_hints(TrainConfig)
-
-
-@cache
-def _plain() -> dict[str, frozenset[type]]:
-    """For each setting the types of which any value will do, as it is; a float may be no number."""
-    simple = {int, bool, str, type(None)}
-    kinds = {name: {*(get_args(hint) or (hint,))} for name, hint in _hints().items()}
-    return {name: frozenset(simple & kinds[name]) for name in kinds} | {"seeds": frozenset()}
 
 
 def parse_settings(given: Iterable[str]) -> dict[str, Any]:
@@ -269,14 +253,12 @@ def _check(config: TrainConfig) -> None:
             f"minimum_history must be less than sequence_length, {config.sequence_length}, "
             f"not {config.minimum_history}"
         )
-    rows = ("steps", "average_over", "learning_starts")
+    for name in ("steps", "target_every", "metrics_every", "average_over", "learning_starts"):
+        _multiple(config, name, "update_every")
+    for name in ("steps", "average_over", "learning_starts"):
+        _multiple(config, name, "metrics_every")
     if config.metrics_every % config.target_every:
-        rows = (*rows, "target_every")
-    for of, names in (("update_every", UPDATED), ("metrics_every", rows)):
-        unit = getattr(config, of)
-        for name in names:
-            if (value := getattr(config, name)) % unit:
-                raise UsageError(f"{name} must be a multiple of {of}, which is {unit}, not {value}")
+        _multiple(config, "target_every", "metrics_every")
 
 
 def _check_game(game: object) -> None:
@@ -296,3 +278,9 @@ def _not_there(name: str, value: str, choices: Collection[str]) -> UsageError:
         f"{message}; if it is your own, name the file that registers it in GRUE_IMPORT "
         "(in Python: import it first)"
     )
+
+
+def _multiple(config: TrainConfig, name: str, of: str) -> None:
+    value, unit = getattr(config, name), getattr(config, of)
+    if value % unit:
+        raise UsageError(f"{name} must be a multiple of {of}, which is {unit}, not {value}")
