@@ -1,6 +1,6 @@
 """Times the context LSTM's kernels on a GPU with different tiles.
 
-    python benchmarks/kernels.py [RUNS...]
+    python benchmarks/kernels.py [RUNS...] [--only STEP,BACK]
 
 One run, 20 and 50, of which half use one head and half up to three. The tiles in
 ``grue/agents/kernels/gpu/tile.py`` were chosen from its output, all but the cell's.
@@ -8,6 +8,8 @@ One run, 20 and 50, of which half use one head and half up to three. The tiles i
 
 from __future__ import annotations
 
+import argparse
+import importlib
 import sys
 import time
 from collections.abc import Callable
@@ -17,15 +19,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from grue.agents.kernels.gpu import context
-from grue.agents.kernels.gpu.tile import Tile
+from grue.agents.kernels.adam import rates
+from grue.agents.kernels.gpu import by_head, context
+from grue.agents.kernels.gpu.tile import Tile, floats
+
+adam = importlib.import_module("grue.agents.kernels.gpu.adam")  # The package's name is a function.
 
 STEPS, BATCH, ROWS, GATES, HEADS = 15, 32, 640, 2048, 5
+INPUTS = ROWS - GATES // 4
 TILES = {
-    "STEP": [(64, 64, 4, 3), (32, 64, 4, 4), (64, 64, 4, 4), (64, 64, 8, 3), (64, 32, 4, 4)],
-    "BACK": [(32, 128, 4, 3), (32, 128, 4, 5), (16, 256, 4, 4), (32, 256, 4, 4)],
+    "STEP": [(64, 64, 4, 3), (64, 64, 4, 4), (64, 32, 4, 3), (64, 32, 4, 4), (128, 32, 4, 3)],
+    "OUTWARD": [(128, 128, 4, 2), (128, 128, 8, 2), (64, 128, 4, 2), (128, 64, 4, 2)],
+    "BACK": [(32, 128, 4, 4), (32, 128, 4, 3), (16, 256, 4, 3), (32, 64, 4, 4), (64, 64, 4, 4)],
+    "INWARD": [(128, 64, 4, 3), (128, 128, 8, 3), (64, 64, 4, 3), (128, 32, 4, 3)],
     "CELL": [(8, 64, 4, 1), (4, 128, 4, 1), (16, 32, 4, 1), (32, 64, 4, 1)],
-    "GRADIENT": [(128, 128, 8, 3), (128, 128, 8, 4), (128, 128, 4, 3), (128, 256, 8, 3)],
+    "GRADIENT": [(128, 128, 4, 4), (128, 128, 4, 3), (128, 128, 8, 3), (128, 64, 4, 3)],
+    "POINTWISE": [(8, 256, 4, 4), (8, 512, 4, 4), (16, 256, 4, 4), (4, 512, 4, 4), (8, 256, 8, 4)],
 }
 
 
@@ -38,14 +47,14 @@ def some_runs(runs: int) -> tuple[Any, ...]:
             heads[run] = np.sort(drawn, axis=0)
     keys = jax.random.split(jax.random.key(0), 4)
     half = jnp.bfloat16
-    inputs = jax.random.normal(keys[1], (runs, STEPS, BATCH, ROWS - GATES // 4), half)
+    inputs = jax.random.normal(keys[1], (runs, STEPS, BATCH, INPUTS), half)
     return (
         jax.random.normal(keys[0], (runs, HEADS, ROWS, GATES), half) * 0.02,
         jnp.zeros((runs, HEADS, GATES)),
         jnp.asarray(heads),
         inputs,
         jax.random.normal(keys[2], (runs, STEPS, BATCH, GATES), half),
-        jax.random.normal(keys[3], (runs, STEPS + 1, BATCH, GATES // 4), half),
+        jax.random.normal(keys[3], (runs, STEPS, BATCH, GATES // 4), half),
     )
 
 
@@ -53,27 +62,55 @@ def forward(weights: Any, bias: Any, heads: Any, inputs: Any, dz: Any, h: Any) -
     return context._unroll(bias, weights, heads, inputs, False, False).h
 
 
+def outward(weights: Any, bias: Any, heads: Any, inputs: Any, dz: Any, h: Any) -> Any:
+    return by_head.outward(inputs, weights, bias, heads, False)
+
+
+def back() -> context.Back:
+    dz = floats(STEPS, BATCH, GATES, dtype=jnp.bfloat16)
+    return context.Back(dz, floats(BATCH, GATES // 4), floats(STEPS, BATCH, GATES // 4))
+
+
 def backward(weights: Any, bias: Any, heads: Any, inputs: Any, dz: Any, h: Any) -> Any:
-    back = context.Back(dz, jnp.zeros((STEPS + 1, BATCH, ROWS)), jnp.zeros((BATCH, GATES // 4)))
-    for t in reversed(range(STEPS)):
-        back = context._through_product(t, weights, heads, back, False)
-    return back.d_left
+    found = back()._replace(dz=dz)
+    for t in reversed(range(1, STEPS)):
+        found = context._through_product(t, weights, heads, found, INPUTS, False)
+    return found.d_before
+
+
+def inward(weights: Any, bias: Any, heads: Any, inputs: Any, dz: Any, h: Any) -> Any:
+    return by_head.inward(dz, weights, heads, INPUTS, False)
 
 
 def cells(weights: Any, bias: Any, heads: Any, inputs: Any, dz: Any, h: Any) -> Any:
     gates, c = dz.astype(jnp.float32), h.astype(jnp.float32)
-    back = context.Back(dz, jnp.zeros((STEPS + 1, BATCH, ROWS)), jnp.zeros((BATCH, GATES // 4)))
-    along = context.Along(c[1:], c, h, gates)
+    found = back()._replace(d_before=c)
     for t in reversed(range(STEPS)):
-        back = context._through_cell(t, along, c[1:], back, inputs.shape[2], False)
-    return back.dz
+        found = context._through_cell(t, context.Along(c, c, h, gates), c, found, False)
+    return found.dz
 
 
 def gradient(weights: Any, bias: Any, heads: Any, inputs: Any, dz: Any, h: Any) -> Any:
-    return context._weight_gradient(inputs, h, dz, heads, HEADS, False)
+    return by_head.gradient([(inputs, 0), (h, 1)], dz, heads, HEADS, False)
 
 
-FUNCTIONS = {"STEP": forward, "BACK": backward, "CELL": cells, "GRADIENT": gradient}
+def optimise(weights: Any, bias: Any, heads: Any, inputs: Any, dz: Any, h: Any) -> Any:
+    """On weights that are read and written anew: in place would be a little faster."""
+    full = weights.astype(jnp.float32)
+    used = (heads[..., None] == jnp.arange(HEADS)).any((0, 1))
+    now = rates(jnp.ones(HEADS, jnp.int32), jnp.float32(1), 0.001)
+    return adam.adam(full, full, full, full, weights, used, used, now)
+
+
+FUNCTIONS = {
+    "STEP": forward,
+    "OUTWARD": outward,
+    "BACK": backward,
+    "INWARD": inward,
+    "CELL": cells,
+    "GRADIENT": gradient,
+    "POINTWISE": optimise,
+}
 
 
 def milliseconds(function: Callable, arguments: tuple[Any, ...], times: int = 10) -> float:
@@ -90,14 +127,18 @@ def main() -> int:
     if jax.default_backend() != "gpu":
         print("there is no GPU here", file=sys.stderr)
         return 1
-    runs = [int(number) for number in sys.argv[1:]] or [1, 20, 50]
-    data = {number: some_runs(number) for number in runs}
-    for name, function in FUNCTIONS.items():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("runs", nargs="*", type=int, default=[1, 20, 50])
+    parser.add_argument("--only", default=",".join(FUNCTIONS))
+    given = parser.parse_args()
+    data = {number: some_runs(number) for number in given.runs}
+    for name in given.only.split(","):
+        home = next(part for part in (context, by_head, adam) if hasattr(part, name))
         for numbers in TILES[name]:
-            setattr(context, name, Tile(*numbers))
-            taken = {n: round(milliseconds(function, given), 3) for n, given in data.items()}
+            setattr(home, name, Tile(*numbers))
+            taken = {n: round(milliseconds(FUNCTIONS[name], some), 3) for n, some in data.items()}
             print(name, numbers, taken, flush=True)
-        setattr(context, name, Tile(*TILES[name][0]))
+        setattr(home, name, Tile(*TILES[name][0]))
     return 0
 
 

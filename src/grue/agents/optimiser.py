@@ -62,7 +62,7 @@ def update(
 
     parts = [_apart(whole) for whole in (network, state.first, state.second, slope)]
     theta, m, v, gradient = (weights for weights, _, _ in parts)
-    *weights, working = select.adam(theta, m, v, gradient, working, moving, of_heads)
+    *weights, working = select.adam(theta, m, v, gradient, working, used, moving, of_heads)
     move_head = partial(moved_heads, moving=moving, now=of_heads)
     heads = moved_all(move_head, *(small for _, small, _ in parts))
     others = moved_all(partial(moved, now=now), *(rest for _, _, rest in parts))

@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from grue.agents.agent import Agent, AgentState, Condition, Decision, Episode, Losses
 from grue.agents.gating import annealed_epsilon
+from grue.agents.kernels.select import compilation
 from grue.agents.settings import Settings
 from grue.engine.environment import GAME_STREAM, Environment
 from grue.engine.step import Step
@@ -70,7 +71,7 @@ class Program(NamedTuple):
 
 def make_program(env: Environment, agent: Agent, settings: Settings, many: bool) -> Program:
     """The training program of one run, or of many runs side by side."""
-    look = env.commands.index("look")
+    look, machine = env.commands.index("look"), compilation()
     each: Callable = jax.vmap if many else (lambda function: function)
     shared: Callable = (lambda function: jax.vmap(function, in_axes=(0, None))) if many else each
 
@@ -128,7 +129,8 @@ def make_program(env: Environment, agent: Agent, settings: Settings, many: bool)
 
     def cycle(run: Run, number: Int[Array, ""], learn: bool) -> tuple[Run, Sums]:
         """``update_every`` steps, then one update."""
-        run, sums = jax.lax.scan(shared(step), run, number + jnp.arange(settings.update_every))
+        numbers = number + jnp.arange(settings.update_every)
+        run, sums = jax.lax.scan(shared(step), run, numbers, unroll=machine.unroll)
         sums = _total(sums)
         if learn:
             run, losses = shared(update)(run, number)
@@ -150,7 +152,9 @@ def make_program(env: Environment, agent: Agent, settings: Settings, many: bool)
 
     return Program(
         init=jax.jit(each(init)),
-        advance=jax.jit(advance, static_argnums=(2, 3), donate_argnums=0),
+        advance=jax.jit(
+            advance, static_argnums=(2, 3), donate_argnums=0, compiler_options=machine.options
+        ),
         copy_to_target=jax.jit(each(copy), donate_argnums=0),
     )
 

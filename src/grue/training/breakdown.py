@@ -1,7 +1,8 @@
 """Where the time of training goes, read off a profile of the real program.
 
 Every operation carries the name of the part it belongs to (``jax.named_scope`` in the training
-loop and the learner); the profile gives the time of each operation.
+loop and the learner); the profile gives the time of each operation. What runs at the same time
+shares it, so that the parts add up to the time that the device was busy.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ import gzip
 import json
 import re
 import tempfile
-from collections import Counter
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,14 +45,27 @@ def breakdown(bench: Bench) -> dict[str, float]:
         with jax.profiler.trace(folder, create_perfetto_trace=True):
             bench.advance(learn=True)
         events = _events(Path(folder))
-    spent: Counter[str] = Counter()
-    for event in events:
+    spent: defaultdict[str, float] = defaultdict(float)
+    for event, time in zip(events, own_times(events), strict=True):
         names = (event["args"].get("hlo_op", ""), event["name"])
         known = [parts[name] for name in names if name in parts]
         own = [part for start, part in KERNELS.items() if event["name"].startswith(start)]
-        spent[[*known, *own, "other"][0]] += event["dur"]
+        spent[[*known, *own, "other"][0]] += time
     cycles = settings.metrics_every // settings.update_every
     return {part: round(spent[part] / cycles / 1e3, 4) for part in (*PARTS, "other")}
+
+
+def own_times(events: Sequence[Mapping[str, Any]]) -> list[float]:
+    """How long each took, where those that ran at the same time share it."""
+    turns = [(event["ts"], i) for i, event in enumerate(events)]
+    turns += [(event["ts"] + event["dur"], i) for i, event in enumerate(events)]
+    times, running, before = [0.0] * len(events), set[int](), 0.0
+    for now, i in sorted(turns):
+        for each in running:
+            times[each] += (now - before) / len(running)
+        running ^= {i}
+        before = now
+    return times
 
 
 def _plain(name: str) -> str:

@@ -74,7 +74,10 @@ def unroll(
     heads: Int[Array, "steps batch"],
     inputs: Float[Array, "steps batch inputs"],
 ) -> Float[Array, "steps batch context"]:
-    """The context LSTM along sequences. ``working`` are the weights as they are multiplied."""
+    """The context LSTM along sequences. ``working`` are the weights as they are multiplied.
+
+    On a GPU the gradient of a head that no step is with is undefined.
+    """
     if _fits(weights) and _is_power(heads.shape[1]):
         from grue.agents.kernels import gpu
 
@@ -134,16 +137,21 @@ def adam(
     v: Weights,
     gradient: Weights,
     working: Weights | None,
+    used: Bool[Array, " heads"],
     moving: Bool[Array, " heads"],
     now: Rates,
 ) -> tuple[Weights, Weights, Weights, Weights | None]:
-    """One step of Adam on some heads, each at its own rates; the others stay."""
+    """One step of Adam on the heads that move, each at its own rates; the others stay.
+
+    ``used`` are those that have a gradient: that of others may be anything on a GPU.
+    """
     if working is not None and _fits(theta):
         from grue.agents.kernels import gpu
 
-        return gpu.adam(theta, m, v, gradient, working, moving, now)
+        return gpu.adam(theta, m, v, gradient, working, used, moving, now)
     if isinstance(theta, tuple):
         return (*_adam_by_head((theta, m, v), gradient, moving, now), None)
+    gradient = jnp.where(used[:, None, None], gradient, 0.0)
     theta, m, v = moved_heads(theta, m, v, gradient, moving, now)
     return theta, m, v, None if working is None else theta.astype(working.dtype)
 
@@ -189,6 +197,21 @@ def pair(one: Int[Array, " length"], two: Int[Array, " spoken"]) -> Pool:
     lengths = (texts != PADDING).sum(1).astype(jnp.int32)
     ends = jnp.cumsum(lengths)
     return Pool(texts, lengths, ends - lengths, ends[-1])
+
+
+class Compilation(NamedTuple):
+    """How a program of many small operations is compiled."""
+
+    unroll: int
+    """Turns of a loop that are laid out one after the other."""
+    options: dict[str, str] | None
+
+
+def compilation() -> Compilation:
+    """On a GPU each operation is a launch, and those that do not wait for each other overlap."""
+    if not _has_gpu():
+        return Compilation(1, None)
+    return Compilation(4, {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"})
 
 
 def _has_gpu() -> bool:

@@ -17,15 +17,19 @@ def adam(
     v: Float[Array, "heads rows gates"],
     gradient: Float[Array, "heads rows gates"],
     working: Float[Array, "heads rows gates"],
+    used: Bool[Array, " heads"],
     moving: Bool[Array, " heads"],
     now: Rates,
     interpret: bool = False,
 ) -> tuple[Array, Array, Array, Array]:
-    """One step of Adam in place, each head at its own rates; the others stay."""
+    """One step of Adam in place, each head at its own rates; the others stay.
+
+    The gradient is only read where there is one, in ``used`` heads.
+    """
     count, rows, gates = theta.shape
     tile = POINTWISE
 
-    def kernel(theta_ref, m_ref, v_ref, g_ref, _, moving_ref, now_ref, *out):
+    def kernel(theta_ref, m_ref, v_ref, g_ref, _, used_ref, moving_ref, now_ref, *out):
         k = pl.program_id(0)
         at = (k, pl.ds(pl.program_id(1) * tile.rows, tile.rows))
         at = (*at, pl.ds(pl.program_id(2) * tile.columns, tile.columns))
@@ -33,7 +37,8 @@ def adam(
         @pl.when(moving_ref[k] > 0)
         def _():
             now = [now_ref[k, i] for i in range(3)]
-            new = moved(theta_ref[at], m_ref[at], v_ref[at], g_ref[at], now)
+            gradient = jnp.where(used_ref[k] > 0, g_ref[at], 0.0)
+            new = moved(theta_ref[at], m_ref[at], v_ref[at], gradient, now)
             for ref, value in zip(out, (*new, new[0]), strict=True):
                 ref[at] = value.astype(ref.dtype)
 
@@ -47,7 +52,8 @@ def adam(
         interpret,
         in_place={0: 0, 1: 1, 2: 2, 4: 3},
     )
-    theta, m, v, working = program(theta, m, v, gradient, working, moving.astype(jnp.int32), now)
+    which = (used.astype(jnp.int32), moving.astype(jnp.int32))
+    theta, m, v, working = program(theta, m, v, gradient, working, *which, now)
     return theta, m, v, working
 
 

@@ -1,12 +1,13 @@
 """H(k): the context LSTM along sequences whose steps are with different heads.
 
-What all steps leave behind is one array each, and a step writes its part of it in place: nothing is
-put together afterwards.
+Every step reads the weights of the heads in use, which is most of what it costs: so what does not
+wait for the step before is done for all steps at once, where weights are read once. What all steps
+leave behind is one array each, and a step writes its part of it in place: nothing is put together
+afterwards, and nothing is cleared first.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -18,19 +19,20 @@ from jax.experimental.pallas import triton
 from jaxtyping import Array, Float, Int
 
 from grue.agents.kernels.cell import cell_backward_of_parts, cell_of_parts
-from grue.agents.kernels.gpu.tile import BACK, CELL, GRADIENT, STEP, call, floats
+from grue.agents.kernels.gpu import by_head
+from grue.agents.kernels.gpu.tile import BACK, CELL, STEP, call, floats
 from grue.agents.kernels.texts import BLOCK
 
 
 class Along(NamedTuple):
-    """What the steps leave behind; c and ``half`` also what there was before the first."""
+    """What the steps leave behind; before the first step only room for it."""
 
     h: Float[Array, "steps batch context"]
-    c: Float[Array, "after batch context"]
-    half: Float[Array, "after batch context"]
+    c: Float[Array, "steps batch context"]
+    half: Float[Array, "steps batch context"]
     """h as it is multiplied."""
-    gates: Float[Array, "steps batch gates"] | None
-    """Only for the backward pass."""
+    gates: Float[Array, "steps batch gates"]
+    """Before a step the share of its inputs, then, if it is to be kept, all of it."""
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(5,))
@@ -44,7 +46,8 @@ def unroll(
 ) -> Float[Array, "steps batch context"]:
     """The states of the context LSTM along sequences, from an empty memory.
 
-    ``working`` are the weights as they are multiplied; the gradient is that of ``weights``.
+    ``working`` are the weights as they are multiplied; the gradient is that of ``weights``, and
+    undefined for a head that no step is with.
     """
     return _unroll(bias, working, heads, inputs.astype(working.dtype), interpret, save=False).h
 
@@ -58,34 +61,66 @@ def step_one(
     c: Float[Array, " context"],
     interpret: bool = False,
 ) -> tuple[Array, Array]:
-    """One step of one sequence: the other rows that the kernel wants have no head."""
-    heads = jnp.where(jnp.arange(BLOCK) == 0, head, -1)[None]
-    half = working.dtype
-    x = jnp.broadcast_to(inputs.astype(half), (1, BLOCK, len(inputs)))
-    c, h = (jnp.broadcast_to(state, (2, BLOCK, len(state))) for state in (c, h))
-    along = Along(room_like(c[:1]), c, h.astype(half), None)
-    along = _step(0, bias, working, heads, x, along, interpret)
-    return along.h[0, 0], along.c[1, 0]
+    """One step of one sequence, h and c: all rows that the product wants are the same."""
+    _, rows, gates = working.shape
+    size = gates // 4
+    left = jnp.concatenate([inputs, h]).astype(working.dtype)
 
+    def kernel(head_ref, left_ref, c_ref, weights_ref, bias_ref, *new):
+        k, units = head_ref[0], pl.program_id(0) * STEP.columns
+        here, columns = pl.ds(units, STEP.columns), _columns(units, size)
+        shape = (BLOCK, STEP.columns)
+        acc = tuple(jnp.broadcast_to(bias_ref[k, column][None, :], shape) for column in columns)
+        acc = _with_product(
+            *(acc, lambda some: left_ref[:, some], weights_ref), *(k, 0, rows, columns)
+        )
+        both = cell_of_parts(acc, jnp.broadcast_to(c_ref[here][None, :], shape))
+        for ref, value in zip(new, both, strict=True):
+            ref[:, here] = value
 
-def room_like(array: Array) -> Array:
-    """Room that a kernel fills."""
-    return jax.lax.empty(array.shape, array.dtype)
+    out = [floats(BLOCK, size)] * 2
+    program = call("act_step", kernel, out, (size // STEP.columns,), STEP, interpret)
+    h, c = program(head[None], jnp.broadcast_to(left, (BLOCK, rows)), c, working, bias)
+    return h[0], c[0]
 
 
 def _unroll(
     bias: Array, working: Array, heads: Array, inputs: Array, interpret: bool, save: bool
 ) -> Along:
-    steps, batch = heads.shape
-    gates = working.shape[2]
-    size, half = gates // 4, working.dtype
-    # Of these only the first row, the empty memory, is read before it is written.
-    c = jnp.zeros((steps + 1, batch, size), jnp.float32)
-    room = jax.lax.empty((steps, batch, gates), jnp.float32) if save else None
-    along = Along(room_like(c[1:]), c, c.astype(half), room)
+    steps, batch, wide = inputs.shape
+    shape = (steps, batch, working.shape[2] // 4)
+    share = by_head.outward(inputs, working, bias, heads, interpret)
+    along = Along(floats(*shape), floats(*shape), floats(*shape, dtype=working.dtype), share)
     for t in range(steps):
-        along = _step(t, bias, working, heads, inputs, along, interpret)
+        along = _step(t, working, heads, along, wide, interpret, save)
     return along
+
+
+def _columns(units: Array, size: int) -> list[Any]:
+    """Where the four gates of some units are."""
+    return [pl.ds(g * size + units, STEP.columns) for g in range(4)]
+
+
+def _with_product(
+    acc: tuple[Array, ...],
+    left: Callable[[Any], Array],
+    weights_ref: Any,
+    k: Array,
+    skip: int,
+    rows: int,
+    columns: Sequence[Any],
+) -> tuple[Array, ...]:
+    """The gates and left · W of one head, some rows of W at a time."""
+
+    def add(n, acc):
+        some = left(pl.ds(n * STEP.rows, STEP.rows))
+        here = pl.ds(skip + n * STEP.rows, STEP.rows)
+        return tuple(
+            one + triton.dot(some, weights_ref[k, here, column])
+            for one, column in zip(acc, columns, strict=True)
+        )
+
+    return jax.lax.fori_loop(0, rows // STEP.rows, add, acc)
 
 
 def _in_place(
@@ -96,71 +131,56 @@ def _in_place(
     interpret: bool,
     t: int,
     given: Sequence[Array],
-    changed: Sequence[Array],
+    changed: Sequence[Any],
 ) -> Sequence[Array]:
-    """Calls a kernel of step t with what it reads and what it changes.
+    """Calls a kernel of step t with what it reads and what it changes, or makes if it is room.
 
     t is an argument, not a constant: so all steps are one kernel.
     """
-    shapes = [jax.ShapeDtypeStruct(one.shape, one.dtype) for one in changed]
-    first = 1 + len(given)
-    places = {first + i: i for i in range(len(changed))}
-    program = call(name, kernel, shapes, grid, tile, interpret, places)
-    return program(jnp.full(1, t, jnp.int32), *given, *changed)
+    shapes = [floats(*one.shape, dtype=one.dtype) for one in changed]
+    old = [(i, one) for i, one in enumerate(changed) if not isinstance(one, jax.ShapeDtypeStruct)]
+    places = {1 + len(given) + n: i for n, (i, _) in enumerate(old)}
+
+    def with_new(t_ref, *refs):
+        kernel(t_ref[0], *refs[: len(given)], *refs[len(given) + len(old) :])
+
+    program = call(name, with_new, shapes, grid, tile, interpret, places)
+    return program(jnp.full(1, t, jnp.int32), *given, *(one for _, one in old))
 
 
 def _step(
-    t: int, bias: Array, working: Array, heads: Array, inputs: Array, along: Along, interpret: bool
+    t: int, working: Array, heads: Array, along: Along, wide: int, interpret: bool, save: bool
 ) -> Along:
-    """The step from row t to the next; what rows with no head (-1) leave is undefined.
+    """Step t of all sequences."""
+    count, rows, gates = working.shape
+    size, first = gates // 4, t == 0
 
-    ``inputs`` come as they are multiplied.
-    """
-    count, _, gates = working.shape
-    size, (_, batch, wide) = gates // 4, inputs.shape
-    changed = [array for array in along if array is not None]
-
-    def kernel(t_ref, heads_ref, x_ref, weights_ref, bias_ref, _, c_ref, h_ref, *refs):
-        t, k, units = t_ref[0], pl.program_id(0), pl.program_id(1) * STEP.columns
-        new = refs[-len(changed) :]
+    def kernel(t, heads_ref, weights_ref, h_ref, c_ref, half_ref, gates_ref):
+        k, units = pl.program_id(0), pl.program_id(1) * STEP.columns
         mine = heads_ref[t, :] == k
 
         @pl.when(jnp.sum(mine.astype(jnp.int32)) > 0)
         def _():
-            columns = [pl.ds(g * size + units, STEP.columns) for g in range(4)]
-
-            def add(left_ref, skip):
-                def chunk(n, acc):
-                    left = left_ref[t, :, pl.ds(n * STEP.rows, STEP.rows)]
-                    rows = pl.ds(skip + n * STEP.rows, STEP.rows)
-                    return tuple(
-                        acc[g] + triton.dot(left, weights_ref[k, rows, columns[g]])
-                        for g in range(4)
-                    )
-
-                return chunk
-
-            acc = tuple(
-                jnp.broadcast_to(bias_ref[k, columns[g]][None, :], (batch, STEP.columns))
-                for g in range(4)
-            )
-            acc = jax.lax.fori_loop(0, wide // STEP.rows, add(x_ref, 0), acc)
-            acc = jax.lax.fori_loop(0, size // STEP.rows, add(h_ref, wide), acc)
-            here = pl.ds(units, STEP.columns)
-            h, c = cell_of_parts(acc, c_ref[t, :, here])
+            here, columns = pl.ds(units, STEP.columns), _columns(units, size)
+            acc = tuple(gates_ref[t, :, column] for column in columns)
+            c = jnp.zeros_like(acc[0])
+            if not first:
+                acc = _with_product(
+                    *(acc, lambda some: half_ref[t - 1, :, some], weights_ref),
+                    *(k, wide, rows - wide, columns),
+                )
+                c = c_ref[t - 1, :, here]
+            h, c = cell_of_parts(acc, c)
             mask = jnp.broadcast_to(mine[:, None], h.shape)
-            for ref, row, value in zip(new, (t, t + 1, t + 1), (h, c, h), strict=False):
-                triton.store(ref.at[row, :, here], value.astype(ref.dtype), mask=mask)
-            if along.gates is not None:
-                for g in range(4):
-                    triton.store(new[3].at[t, :, columns[g]], acc[g], mask=mask)
+            for ref, value in ((h_ref, h), (c_ref, c), (half_ref, h)):
+                triton.store(ref.at[t, :, here], value.astype(ref.dtype), mask=mask)
+            if save:
+                for column, z in zip(columns, acc, strict=True):
+                    triton.store(gates_ref.at[t, :, column], z, mask=mask)
 
-    name = "context_step" if batch > BLOCK else "act_step"
-    new = _in_place(
-        *(name, kernel, (count, size // STEP.columns), STEP, interpret),
-        *(t, (heads, inputs, working, bias), changed),
-    )
-    return Along(*new, *[None] * (len(along) - len(changed)))
+    name = "context_begin" if first else "context_step"
+    grid = (count, size // STEP.columns)
+    return Along(*_in_place(name, kernel, grid, STEP, interpret, t, (heads, working), along))
 
 
 def _unroll_forward(
@@ -172,78 +192,79 @@ def _unroll_forward(
 
 
 class Back(NamedTuple):
-    """What the steps leave behind on the way back."""
+    """What the steps leave behind on the way back; before the first only room for it."""
 
     dz: Float[Array, "steps batch gates"]
     """As it is multiplied."""
-    d_left: Float[Array, "after batch rows"]
-    """Of inputs and h before; with a row more, for the h that nothing follows."""
     dc: Float[Array, "batch context"]
+    d_before: Float[Array, "steps batch context"]
+    """Of h before each step; before the first there is none."""
 
 
 def _unroll_backward(interpret: bool, residuals: Any, d_hs: Float[Array, "steps batch context"]):
     working, heads, inputs, along = residuals
     steps, batch, wide = inputs.shape
-    count, rows, gates = working.shape
-    back = Back(
-        jax.lax.empty((steps, batch, gates), working.dtype),
-        jnp.zeros((steps + 1, batch, rows)),
-        jnp.zeros((batch, gates // 4)),
-    )
+    count, _, gates = working.shape
+    size = gates // 4
+    dz = floats(steps, batch, gates, dtype=working.dtype)
+    back = Back(dz, floats(batch, size), floats(steps, batch, size))
     for t in reversed(range(steps)):
-        back = _through_cell(t, along, d_hs, back, wide, interpret)
-        back = _through_product(t, working, heads, back, interpret)
-    d_weights = _weight_gradient(inputs, along.half, back.dz, heads, count, interpret)
-    chosen = jax.nn.one_hot(heads, count, dtype=working.dtype)
-    d_bias = jnp.einsum("tbk,tbg->kg", chosen, back.dz, preferred_element_type=jnp.float32)
-    d_inputs = back.d_left[:steps, :, :wide]
+        back = _through_cell(t, along, d_hs, back, interpret)
+        if t > 0:
+            back = _through_product(t, working, heads, back, wide, interpret)
+    dz, lefts = back.dz, [(inputs, 0), (along.half, 1)]
+    d_inputs = by_head.inward(dz, working, heads, wide, interpret)
+    d_weights = by_head.gradient(lefts, dz, heads, count, interpret)
+    d_bias = by_head.bias_gradient(dz, heads, count)
     return d_weights, d_bias, jnp.zeros_like(working), None, d_inputs
 
 
-def _through_cell(
-    t: int, along: Along, d_hs: Array, back: Back, wide: int, interpret: bool
-) -> Back:
+def _through_cell(t: int, along: Along, d_hs: Array, back: Back, interpret: bool) -> Back:
     """dz of step t."""
-    _, batch, size = d_hs.shape
-    assert along.gates is not None
+    steps, batch, size = d_hs.shape
+    last = t == steps - 1
 
-    def kernel(t_ref, gates_ref, c_ref, d_hs_ref, d_left_ref, _, dc_ref, dz_out, dc_out):
-        t, units = t_ref[0], pl.program_id(1) * CELL.columns
-        rows = pl.ds(pl.program_id(0) * CELL.rows, CELL.rows)
-        here = pl.ds(units, CELL.columns)
+    def kernel(t, gates_ref, c_ref, d_hs_ref, *refs):
+        *before, dz_ref, dc_ref = refs
+        units = pl.program_id(1) * CELL.columns
+        rows, here = pl.ds(pl.program_id(0) * CELL.rows, CELL.rows), pl.ds(units, CELL.columns)
         columns = [pl.ds(g * size + units, CELL.columns) for g in range(4)]
-        dh = d_hs_ref[t, rows, here] + d_left_ref[t + 1, rows, pl.ds(wide + units, CELL.columns)]
-        parts, dc = cell_backward_of_parts(
-            *([gates_ref[t, rows, column] for column in columns], c_ref[t, rows, here]),
-            *(c_ref[t + 1, rows, here], dh, dc_ref[rows, here]),
-        )
-        dc_out[rows, here] = dc
+        dh = d_hs_ref[t, rows, here]
+        dc = jnp.zeros_like(dh)
+        if not last:
+            dh, dc = dh + before[0][t + 1, rows, here], dc_ref[rows, here]
+        c_before = jnp.where(t > 0, c_ref[jnp.maximum(t - 1, 0), rows, here], 0.0)
+        z = [gates_ref[t, rows, column] for column in columns]
+        parts, dc = cell_backward_of_parts(z, c_before, c_ref[t, rows, here], dh, dc)
+        dc_ref[rows, here] = dc
         for column, part in zip(columns, parts, strict=True):
-            dz_out[t, rows, column] = part.astype(dz_out.dtype)
+            dz_ref[t, rows, column] = part.astype(dz_ref.dtype)
 
     grid = (batch // CELL.rows, size // CELL.columns)
+    given = (along.gates, along.c, d_hs) + (() if last else (back.d_before,))
     dz, dc = _in_place(
-        *("context_cell_back", kernel, grid, CELL, interpret),
-        *(t, (along.gates, along.c, d_hs, back.d_left), (back.dz, back.dc)),
+        *("context_cell_back", kernel, grid, CELL, interpret), *(t, given, (back.dz, back.dc))
     )
     return back._replace(dz=dz, dc=dc)
 
 
-def _through_product(t: int, weights: Array, heads: Array, back: Back, interpret: bool) -> Back:
-    """dz · Wᵀ of each row's own head."""
-    count, rows, gates = weights.shape
+def _through_product(
+    t: int, working: Array, heads: Array, back: Back, wide: int, interpret: bool
+) -> Back:
+    """What step t owes to h before it: dz · Wᵀ of each row's own head."""
+    count, rows, gates = working.shape
     batch = heads.shape[1]
     some, chunk = BACK.rows, BACK.columns
 
-    def kernel(t_ref, heads_ref, dz_ref, weights_ref, _, out_ref):
-        t, k, first = t_ref[0], pl.program_id(0), pl.program_id(1) * some
+    def kernel(t, heads_ref, dz_ref, weights_ref, out_ref):
+        k, first = pl.program_id(0), pl.program_id(1) * some
         mine = heads_ref[t, :] == k
 
         @pl.when(jnp.sum(mine.astype(jnp.int32)) > 0)
         def _():
             def add(n, acc):
                 columns = pl.ds(n * chunk, chunk)
-                right = weights_ref[k, pl.ds(first, some), columns]
+                right = weights_ref[k, pl.ds(wide + first, some), columns]
                 return acc + triton.dot(dz_ref[t, :, columns], right, trans_b=True)
 
             zeros = jnp.zeros((batch, some), jnp.float32)
@@ -251,52 +272,11 @@ def _through_product(t: int, weights: Array, heads: Array, back: Back, interpret
             mask = jnp.broadcast_to(mine[:, None], acc.shape)
             triton.store(out_ref.at[t, :, pl.ds(first, some)], acc, mask=mask)
 
-    (d_left,) = _in_place(
-        *("context_back", kernel, (count, rows // some), BACK, interpret),
-        *(t, (heads, back.dz, weights), (back.d_left,)),
+    (d_before,) = _in_place(
+        *("context_back", kernel, (count, (rows - wide) // some), BACK, interpret),
+        *(t, (heads, back.dz, working), (back.d_before,)),
     )
-    return back._replace(d_left=d_left)
-
-
-def _weight_gradient(
-    inputs: Float[Array, "steps batch inputs"],
-    h: Float[Array, "after batch context"],
-    dz: Float[Array, "steps batch gates"],
-    heads: Int[Array, "steps batch"],
-    count: int,
-    interpret: bool,
-) -> Float[Array, "heads rows gates"]:
-    """The sum of (inputs, h before) · dz over the steps of each head."""
-    steps, _, inward = inputs.shape
-    rows, gates = inward + h.shape[2], dz.shape[2]
-    tall, wide = math.gcd(GRADIENT.rows, inward), GRADIENT.columns
-
-    def kernel(x_ref, h_ref, dz_ref, heads_ref, used_ref, out_ref):
-        k, first = pl.program_id(0), pl.program_id(1) * tall
-        columns = pl.ds(pl.program_id(2) * wide, wide)
-
-        def total(left_ref, skip):
-            here = pl.ds(first - skip, tall)
-
-            def add(t, acc):
-                mine = (heads_ref[t, :] == k)[:, None]
-                right = jnp.where(mine, dz_ref[t, :, columns], jnp.zeros((), dz_ref.dtype))
-                return acc + triton.dot(left_ref[t, :, here], right, trans_a=True)
-
-            zeros = jnp.zeros((tall, wide), jnp.float32)
-            # A head that no step was with has no gradient: no turn of the loop.
-            out_ref[k, pl.ds(first, tall), columns] = jax.lax.fori_loop(
-                0, steps * used_ref[k], add, zeros
-            )
-
-        pl.when(first < inward)(lambda: total(x_ref, 0))
-        pl.when(first >= inward)(lambda: total(h_ref, inward))
-
-    used = (heads[..., None] == jnp.arange(count)).any((0, 1)).astype(jnp.int32)
-    out = floats(count, rows, gates)
-    return call(
-        "context_gradient", kernel, out, (count, rows // tall, gates // wide), GRADIENT, interpret
-    )(inputs, h, dz, heads, used)
+    return back._replace(d_before=d_before)
 
 
 unroll.defvjp(_unroll_forward, _unroll_backward)

@@ -21,13 +21,17 @@ class Tile(NamedTuple):
     stages: int = 4
 
 
-# STEP, BACK and GRADIENT were chosen on an H200 with benchmarks/kernels.py.
+# STEP to GRADIENT were chosen on an H200 with benchmarks/kernels.py.
 STEP = Tile(rows=64, columns=64, stages=3)
 """Rows of weights at a time, units of one program."""
-BACK = Tile(rows=32, columns=128, stages=3)
+BACK = Tile(rows=32, columns=128)
 """Rows of one program, gates at a time."""
-GRADIENT = Tile(rows=128, columns=128, warps=8, stages=3)
-"""Rows and gates of one program."""
+OUTWARD = Tile(rows=128, columns=128, stages=2)
+"""Steps of sequences and outputs of one program."""
+INWARD = Tile(rows=128, columns=64, stages=3)
+"""Steps of sequences and inputs of one program."""
+GRADIENT = Tile(rows=128, columns=128)
+"""Inputs and outputs of one program."""
 CELL = Tile(rows=8, columns=64)
 """Sequences and units of one program of the cell's gradient."""
 POINTWISE = Tile(rows=8, columns=256)
@@ -56,5 +60,6 @@ def call(
     )
 
 
-def floats(*shape: int, dtype: Any = jnp.float32) -> jax.ShapeDtypeStruct:
+def floats(*shape: int, dtype: Any = jnp.float32) -> Any:
+    """Room for an array that a kernel is to make."""
     return jax.ShapeDtypeStruct(shape, dtype)
