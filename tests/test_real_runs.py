@@ -156,6 +156,19 @@ def test_every_way_to_end(whole: Path, tmp_path: Path, rng: random.Random, capsy
     assert not [path for path in tmp_path.rglob("*") if path.name.endswith(".partial")]
 
 
+def test_an_impatient_ctrl_c(tmp_path: Path) -> None:
+    """Pressed again and again while the program is built, and while the process ends."""
+    process = start(tmp_path)
+    wait_for_rows(process, tmp_path, 0)
+    while process.poll() is None:
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.03)
+    out, error = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, "")
+    assert "Traceback" not in error
+    assert error.splitlines()[-1].startswith("grue: interrupted")
+
+
 @pytest.mark.slow
 def test_damaged_checkpoints_and_more_steps(straight: Path, tmp_path: Path, capsys) -> None:
     train(config(steps=1200), tmp_path, checkpoint_seconds=0.0)

@@ -23,6 +23,7 @@ from grue.entry import replace_unreadable
 from grue.errors import GrueError, UsageError
 from grue.games.game import Game
 from grue.games.registry import game_names, load_textworld
+from grue.interrupts import INTERRUPTED, whole_process
 from grue.play import follow_walkthrough
 from grue.reports.curves import draw_curves
 from grue.reports.map import draw_map
@@ -152,9 +153,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except KeyboardInterrupt:
         print("grue: interrupted", file=sys.stderr)
-        return 130
+        return INTERRUPTED
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(whole_process(main))

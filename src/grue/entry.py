@@ -13,13 +13,17 @@ from io import TextIOWrapper
 from typing import IO, Any
 
 from grue.errors import GrueError, is_out_of_memory, out_of_memory
-
-INTERRUPTED = 130
+from grue.interrupts import INTERRUPTED, whole_process
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command and returns its exit code."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    """Runs a command and returns its exit code; without arguments, that of this process."""
+    if arguments is None:
+        return whole_process(lambda: _outcome(sys.argv[1:]))
+    return _outcome(arguments)
+
+
+def _outcome(given: Sequence[str]) -> int:
     try:
         _prepare_streams()
         return _run(given)

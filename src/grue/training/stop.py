@@ -6,6 +6,8 @@ import signal
 import threading
 from typing import Any
 
+from grue.interrupts import end_at_the_next
+
 
 class Stop:
     """Notes a signal to stop. A second one acts at once."""
@@ -33,3 +35,4 @@ class Stop:
     def _ask(self, number: int, frame: Any) -> None:
         self.asked = True
         self.__exit__()
+        end_at_the_next()
