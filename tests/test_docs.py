@@ -63,6 +63,18 @@ def test_python_uses_names_of_grue(page: Path) -> None:
                 assert node.value.id != "grue" or hasattr(grue, node.attr), node.attr
 
 
+def test_a_run_is_followed_as_the_page_shows_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = ROOT / "docs" / "training.md"
+    (code,) = [block for block in blocks(page, "python") if "class Log" in block]
+    monkeypatch.chdir(tmp_path)
+    exec(code.replace('agent="tabular"', 'agent="tabular", steps=2000'), {"grue": grue})
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [(step, seed) for step, seed, _ in rows] == [("1000", "0"), ("2000", "0")]
+    assert [float(score) >= 0 for _, _, score in rows] == [True, True]
+
+
 def test_the_citation_is_of_this_version() -> None:
     lines = (ROOT / "CITATION.cff").read_text().splitlines()
     assert f"version: {grue.__version__}" in lines
