@@ -15,7 +15,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 from jaxtyping import Array, Float, Int
 
-from grue.agents.kernels.gpu.tile import BACK, GRADIENT, INWARD, OUTWARD, Tile, call, floats
+from grue.agents.kernels.gpu.tile import GRADIENT, INWARD, OUTWARD, Tile, call, floats
 
 
 def outward(
@@ -55,8 +55,9 @@ def inward(
     def times(left, k, middle, columns, weights_ref):
         return triton.dot(left, weights_ref[k, columns, middle], trans_b=True)
 
+    chunk = 256 // weights.dtype.itemsize  # As many as there is room for on the chip.
     return _product(
-        *("context_inward", INWARD, BACK.columns, interpret),
+        *("context_inward", INWARD, chunk, interpret),
         *(dz, heads, (weights,), inputs, begin, times),
     )
 
