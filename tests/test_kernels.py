@@ -19,7 +19,9 @@ from small_networks import make_network
 
 from grue.agents import optimiser
 from grue.agents.kernels import adam, cpu, gpu
+from grue.agents.kernels.cell import PLAIN
 from grue.agents.kernels.cpu import encoder as reading
+from grue.agents.kernels.gpu.cell import CURVES
 from grue.agents.kernels.texts import BLOCK, Pool, Words, pool
 from grue.agents.network import ACTIVATIONS, ContextLSTM, Memory, Network, NetworkSizes, TextEncoder
 
@@ -140,6 +142,15 @@ def test_more_texts_than_are_read_together() -> None:
     close(*(eqx.filter_jit(eqx.filter_value_and_grad(each))(encoder) for each in (fast, plain)))
     vectors = cpu.encode_from(encoder.table(), encoder.recurrent, found)
     close(vectors[place], eqx.filter_jit(encoder)(texts))
+
+
+# The cell
+
+
+def test_the_gpus_curves_are_the_plain_ones() -> None:
+    x = jnp.concatenate([jnp.linspace(-12, 12, 4001), jnp.array([-1e4, -100, -0.0, 100, 1e4])])
+    for found, wanted in zip(CURVES, PLAIN, strict=True):
+        np.testing.assert_allclose(found(x), wanted(x), rtol=0, atol=1e-6)
 
 
 # The context LSTM

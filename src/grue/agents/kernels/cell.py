@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
+
+
+class Curves(NamedTuple):
+    sigmoid: Callable[[Array], Array]
+    tanh: Callable[[Array], Array]
+
+
+PLAIN = Curves(jax.nn.sigmoid, jnp.tanh)
 
 
 def cell(
@@ -16,11 +25,12 @@ def cell(
     return cell_of_parts(jnp.split(gates, 4, axis=-1), c)
 
 
-def cell_of_parts(gates: Sequence[Array], c: Array) -> tuple[Array, Array]:
+def cell_of_parts(gates: Sequence[Array], c: Array, curves: Curves = PLAIN) -> tuple[Array, Array]:
     keep, take, show, new = gates
+    sigmoid, tanh = curves
     # The forget gate starts out open.
-    c = jax.nn.sigmoid(keep + 1.0) * c + jax.nn.sigmoid(take) * jnp.tanh(new)
-    return jax.nn.sigmoid(show) * jnp.tanh(c), c
+    c = sigmoid(keep + 1.0) * c + sigmoid(take) * tanh(new)
+    return sigmoid(show) * tanh(c), c
 
 
 def cell_backward(
@@ -36,11 +46,16 @@ def cell_backward(
 
 
 def cell_backward_of_parts(
-    gates: Sequence[Array], c_before: Array, c: Array, dh: Array, dc: Array
+    gates: Sequence[Array],
+    c_before: Array,
+    c: Array,
+    dh: Array,
+    dc: Array,
+    curves: Curves = PLAIN,
 ) -> tuple[list[Array], Array]:
     keep, take, show, new = gates
-    keep, take, show = (jax.nn.sigmoid(gate) for gate in (keep + 1.0, take, show))
-    new, shown = jnp.tanh(new), jnp.tanh(c)
+    keep, take, show = (curves.sigmoid(gate) for gate in (keep + 1.0, take, show))
+    new, shown = curves.tanh(new), curves.tanh(c)
     dc = dc + dh * show * (1 - shown * shown)
     parts = [
         dc * c_before * keep * (1 - keep),

@@ -18,8 +18,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 from jaxtyping import Array, Float, Int
 
-from grue.agents.kernels.cell import cell_backward_of_parts, cell_of_parts
-from grue.agents.kernels.gpu import by_head
+from grue.agents.kernels.gpu import by_head, cell
 from grue.agents.kernels.gpu.tile import BACK, CELL, STEP, call, floats
 from grue.agents.kernels.texts import BLOCK
 
@@ -74,7 +73,7 @@ def step_one(
         acc = _with_product(
             *(acc, lambda some: left_ref[:, some], weights_ref), *(k, 0, rows, columns)
         )
-        both = cell_of_parts(acc, jnp.broadcast_to(c_ref[here][None, :], shape))
+        both = cell.forward(acc, jnp.broadcast_to(c_ref[here][None, :], shape))
         for ref, value in zip(new, both, strict=True):
             ref[:, here] = value
 
@@ -170,7 +169,7 @@ def _step(
                     *(k, wide, rows - wide, columns),
                 )
                 c = c_ref[t - 1, :, here]
-            h, c = cell_of_parts(acc, c)
+            h, c = cell.forward(acc, c)
             mask = jnp.broadcast_to(mine[:, None], h.shape)
             for ref, value in ((h_ref, h), (c_ref, c), (half_ref, h)):
                 triton.store(ref.at[t, :, here], value.astype(ref.dtype), mask=mask)
@@ -235,7 +234,7 @@ def _through_cell(t: int, along: Along, d_hs: Array, back: Back, interpret: bool
             dh, dc = dh + before[0][t + 1, rows, here], dc_ref[rows, here]
         c_before = jnp.where(t > 0, c_ref[jnp.maximum(t - 1, 0), rows, here], 0.0)
         z = [gates_ref[t, rows, column] for column in columns]
-        parts, dc = cell_backward_of_parts(z, c_before, c_ref[t, rows, here], dh, dc)
+        parts, dc = cell.backward(z, c_before, c_ref[t, rows, here], dh, dc)
         dc_ref[rows, here] = dc
         for column, part in zip(columns, parts, strict=True):
             dz_ref[t, rows, column] = part.astype(dz_ref.dtype)

@@ -11,7 +11,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 from jaxtyping import Array, Float, Int
 
-from grue.agents.kernels.cell import cell_backward_of_parts, cell_of_parts
+from grue.agents.kernels.gpu import cell
 from grue.agents.kernels.gpu.tile import ENCODER, call, floats
 from grue.agents.kernels.texts import BLOCK, Pool
 
@@ -55,7 +55,7 @@ def _encode(table: Array, recurrent: Array, pool: Pool, interpret: bool, save: b
             h, c, total, x = carry
             # The next word is fetched while this one is read.
             following = inputs(i + 1)
-            h, c = cell_of_parts([x[g] + triton.dot(h, weights[g]) for g in range(4)], c)
+            h, c = cell.forward([x[g] + triton.dot(h, weights[g]) for g in range(4)], c)
             if save:
                 place = jnp.where(i < lengths, offsets + i, places)
                 saved[0][place, :] = h
@@ -121,7 +121,7 @@ def _encode_backward(interpret: bool, residuals: Any, d_means: Float[Array, "tex
             following = fetch(i - 1)
             z = [x[g] + triton.dot(h_before, weights[g]) for g in range(4)]
             dh = dh + jnp.where((i < lengths)[:, None], d_mean, 0.0)
-            dz, dc = cell_backward_of_parts(z, c_before, c, dh, dc)
+            dz, dc = cell.backward(z, c_before, c, dh, dc)
             dh = sum(triton.dot(dz[g], weights[g], trans_b=True) for g in range(4))
             for g in range(4):
                 dz_ref[place, gates[g]] = dz[g]
