@@ -12,7 +12,7 @@ from jax.experimental.pallas import triton
 from jaxtyping import Array, Float, Int
 
 from grue.agents.kernels.gpu import cell
-from grue.agents.kernels.gpu.tile import ENCODER, call, floats
+from grue.agents.kernels.gpu.tile import ACTING, ENCODER, call, floats
 from grue.agents.kernels.texts import BLOCK, Pool
 
 
@@ -69,8 +69,8 @@ def _encode(table: Array, recurrent: Array, pool: Pool, interpret: bool, save: b
 
     # One place more than there are words: what lies past a text's end goes there.
     out = [floats(texts, size)] + [floats(places + 1, size)] * (2 if save else 0)
-    name = "encode" if texts > BLOCK else "act_encode"
-    return call(name, kernel, out, (texts // BLOCK,), ENCODER, interpret)(
+    name, tile = ("encode", ENCODER) if texts > BLOCK else ("act_encode", ACTING)
+    return call(name, kernel, out, (texts // BLOCK,), tile, interpret)(
         table, recurrent, pool.texts, pool.lengths, pool.offsets
     )
 

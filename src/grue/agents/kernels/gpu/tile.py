@@ -38,6 +38,8 @@ POINTWISE = Tile(rows=8, columns=256)
 """Weights of one program of Adam."""
 ENCODER = Tile(rows=64, columns=64)
 """Of the sums over words: words at a time, gates of one program."""
+ACTING = ENCODER._replace(warps=8)
+"""Where a program has a multiprocessor for itself: more warps hide each other's waits."""
 
 
 def call(
