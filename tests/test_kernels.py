@@ -263,6 +263,7 @@ def test_a_state_is_scored_by_its_head(
         expected.append(BY_HAND[name](row @ first + first_bias) @ second + second_bias)
     score, slope_of = scoring(machine, activation)
     close(score(layers, jnp.asarray(heads), h), jnp.asarray(expected))
+    close(score(layers, jnp.int32(heads[0]), h[0]), jnp.asarray(expected[0]))
 
     slope = slope_of(layers, jnp.asarray(heads), h)
     touched = [bool(jnp.abs(slope[3][k]).sum() > 0) for k in range(4)]

@@ -17,9 +17,13 @@ def score(
 ) -> Float[Array, "*batch commands"]:
     """Each state scored by its head.
 
-    All heads in one product, then the others' hidden units set to nothing: small beside the context
-    LSTM, and no weights are copied.
+    One state reads the weights of its head where they lie. Many are scored by all heads in one
+    product, then the others' hidden units are set to nothing: small beside the context LSTM, and no
+    weights are copied.
     """
+    if h.ndim == 1:
+        first, first_bias, second, second_bias = (layer[head] for layer in layers)
+        return activation(h @ first + first_bias) @ second + second_bias
     first, first_bias, second, second_bias = layers
     mine = jax.nn.one_hot(head, len(first))
     hidden = jnp.einsum("...c,kch->...kh", h, first) + first_bias
