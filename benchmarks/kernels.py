@@ -9,7 +9,6 @@ One run, 20 and 50, of which half use one head and half up to three. The tiles i
 from __future__ import annotations
 
 import argparse
-import importlib
 import sys
 import time
 from collections.abc import Callable
@@ -19,11 +18,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from grue.agents.kernels.adam import rates
 from grue.agents.kernels.gpu import by_head, context
 from grue.agents.kernels.gpu.tile import Tile, floats
-
-adam = importlib.import_module("grue.agents.kernels.gpu.adam")  # The package's name is a function.
 
 STEPS, BATCH, ROWS, GATES, HEADS = 15, 32, 640, 2048, 5
 INPUTS = ROWS - GATES // 4
@@ -34,7 +30,6 @@ TILES = {
     "INWARD": [(128, 64, 4, 3), (128, 128, 8, 3), (64, 64, 4, 3), (128, 32, 4, 3)],
     "CELL": [(8, 64, 4, 1), (4, 128, 4, 1), (16, 32, 4, 1), (32, 64, 4, 1)],
     "GRADIENT": [(128, 128, 4, 4), (128, 128, 4, 3), (128, 128, 8, 3), (128, 64, 4, 3)],
-    "POINTWISE": [(8, 256, 4, 4), (8, 512, 4, 4), (16, 256, 4, 4), (4, 512, 4, 4), (8, 256, 8, 4)],
 }
 
 
@@ -94,14 +89,6 @@ def gradient(weights: Any, bias: Any, heads: Any, inputs: Any, dz: Any, h: Any) 
     return by_head.gradient([(inputs, 0), (h, 1)], dz, heads, HEADS, False)
 
 
-def optimise(weights: Any, bias: Any, heads: Any, inputs: Any, dz: Any, h: Any) -> Any:
-    """On weights that are read and written anew: in place would be a little faster."""
-    full = weights.astype(jnp.float32)
-    used = (heads[..., None] == jnp.arange(HEADS)).any((0, 1))
-    now = rates(jnp.ones(HEADS, jnp.int32), jnp.float32(1), 0.001)
-    return adam.adam(full, full, full, full, weights, used, used, now)
-
-
 FUNCTIONS = {
     "STEP": forward,
     "OUTWARD": outward,
@@ -109,7 +96,6 @@ FUNCTIONS = {
     "INWARD": inward,
     "CELL": cells,
     "GRADIENT": gradient,
-    "POINTWISE": optimise,
 }
 
 
@@ -133,7 +119,7 @@ def main() -> int:
     given = parser.parse_args()
     data = {number: some_runs(number) for number in given.runs}
     for name in given.only.split(","):
-        home = next(part for part in (context, by_head, adam) if hasattr(part, name))
+        home = context if hasattr(context, name) else by_head
         for numbers in TILES[name]:
             setattr(home, name, Tile(*numbers))
             taken = {n: round(milliseconds(FUNCTIONS[name], some), 3) for n, some in data.items()}

@@ -21,6 +21,7 @@ from grue.agents import optimiser
 from grue.agents.kernels import adam, cpu, gpu
 from grue.agents.kernels.cell import PLAIN
 from grue.agents.kernels.cpu import encoder as reading
+from grue.agents.kernels.gpu import by_head
 from grue.agents.kernels.gpu.cell import CURVES
 from grue.agents.kernels.texts import BLOCK, Pool, Words, pool
 from grue.agents.network import ACTIVATIONS, ContextLSTM, Memory, Network, NetworkSizes, TextEncoder
@@ -206,6 +207,24 @@ def test_heads_along_sequences(machine: str, count: int) -> None:
         nothing = (*slope.weights[:3], jnp.zeros_like(slope.weights[3]))
         slope = eqx.tree_at(lambda c: c.weights, slope, nothing)
     close((total, (slope, d_inputs)), wanted)
+
+
+@pytest.mark.parametrize("steps", [2, 17])
+def test_all_steps_at_once_on_the_gpu(steps: int) -> None:
+    """In fewer rows than a program holds, and in more than two of them do."""
+    inputs, outputs = 32, 256
+    weights, bias = normal(4, 2 * inputs, outputs), normal(4, outputs)
+    heads = jnp.asarray(CHANCE.integers(0, 3, (steps, BATCH)), jnp.int32)
+    x, dz = normal(steps, BATCH, inputs), normal(steps, BATCH, outputs)
+    own = weights[heads][:, :, :inputs]
+    close(
+        by_head.outward(x, weights, bias, heads, True),
+        jnp.einsum("tbi,tbio->tbo", x, own, precision="highest") + bias[heads],
+    )
+    close(
+        by_head.inward(dz, weights, heads, inputs, True),
+        jnp.einsum("tbo,tbio->tbi", dz, own, precision="highest"),
+    )
 
 
 @pytest.mark.parametrize("batch", [1, 3, 32])

@@ -78,11 +78,13 @@ def _rows_forward(vectors: Array, place: Array):
 def _rows_backward(residuals: tuple[int, Array], slope: Array):
     count, place = residuals
     chosen = jax.nn.one_hot(place.reshape(-1), count)
-    slope = slope.reshape(-1, slope.shape[-1])
-    # Of products with 0 and 1, three in half precision are as good as one in full.
-    on_gpu = jax.default_backend() == "gpu"
-    exact = jax.lax.DotAlgorithmPreset.TF32_TF32_F32_X3 if on_gpu else jax.lax.Precision.HIGHEST
-    return jnp.einsum("rt,ru->tu", chosen, slope, precision=exact), None
+    total = jnp.einsum(
+        "rt,ru->tu",
+        chosen,
+        slope.reshape(-1, slope.shape[-1]),
+        precision=jax.lax.Precision.HIGHEST,
+    )
+    return total, None
 
 
 rows_of.defvjp(_rows_forward, _rows_backward)
