@@ -15,7 +15,7 @@ import typer
 import grue
 from grue.cli import app
 from grue.experiments.conditions import Condition
-from grue.experiments.figures import BASELINE, LEARNED
+from grue.experiments.figures import BASELINE, LEARNED, SC
 from grue.experiments.records import Record, read_records
 from grue.reports.claims import GATES_ON_LEVEL_3, ON_LEVEL_1, ON_LEVEL_3
 from grue.reports.criteria import SPEED, Better
@@ -137,21 +137,24 @@ def test_the_numbers_on_level_3() -> None:
     assert oracle in text
     assert f"With dropout sc solves it too, {solved('sc + dropout')} steps" in text
     assert f"with all commands {solved('drqn', 1)} steps" in text
+    assert f"sc {solved('sc', 1)} and with masking {solved('sc + masking', 1)}" in text
     gates = [record("saladworld/saladworld-3", f"drqn + {gate}").solved for gate in LEARNED]
     assert sum(step is not None for steps in gates for step in steps or ()) == 1
 
 
 @pytest.mark.parametrize("level", [1, 3])
-def test_learned_gates_make_the_baseline_faster(level: int) -> None:
+def test_sc_and_learned_gates_are_faster_than_the_baseline(level: int) -> None:
     data = Data(read_records([ROOT / "results" / "saladworld" / f"saladworld-{level}"]))
-    for gate in LEARNED:
-        test = Better(Cell(Condition("drqn", gate), level), Cell(BASELINE, level), SPEED)
+    for ours in (SC, *(Condition("drqn", gate) for gate in LEARNED)):
+        test = Better(Cell(ours, level), Cell(BASELINE, level), SPEED)
         assert test.run(data).answer == "yes"
 
 
 def test_the_note_on_level_1() -> None:
     assert f"with all commands, {solved('drqn', 1)} steps" in ON_LEVEL_1
-    assert f"takes {solved('drqn + oracle', 1).removeprefix('after ')} steps" in ON_LEVEL_1
+    assert f"sc solves the level {solved('sc', 1)} steps" in ON_LEVEL_1
+    assert f"sc with masking {solved('sc + masking', 1)}" in ON_LEVEL_1
+    assert f"the baseline with the oracle {solved('drqn + oracle', 1)}" in ON_LEVEL_1
 
 
 def test_the_small_runs_of_the_baseline() -> None:
@@ -168,8 +171,8 @@ def test_the_small_runs_of_the_baseline() -> None:
     # Sc alone in 40,000 steps, one of two runs of the baseline too in twice as many.
     assert [never[steps, "drqn"] for steps in (40_000, 80_000)] == [2, 1]
     assert [never[steps, "sc"] for steps in (40_000, 80_000)] == [0, 0]
-    steps = solved("drqn", 1).removeprefix("after ")
-    assert f"{steps} of 1.3 million steps" in page
+    steps, sooner = (solved(agent, 1).removeprefix("after ") for agent in ("drqn", "sc"))
+    assert f"{steps} of 1.3 million steps, sc's after {sooner}" in " ".join(page.split())
 
 
 def test_the_note_on_gates_on_level_3() -> None:
