@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from sweep import arguments, keep, on_all_cores, reached, small_run
+from sweep import arguments, keep, reached, small_run
 
 AGENTS = ("drqn", "sc")
 STEPS = (20_000, 40_000, 80_000)
@@ -44,7 +44,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 def main() -> None:
     given = arguments("baseline", __doc__).parse_args()
-    keep("baseline", given, lambda: on_all_cores(train_one, conditions(given.seeds)), table)
+    keep("baseline", given, train_one, conditions(given.seeds), table)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from sweep import arguments, keep, on_all_cores
+from sweep import arguments, keep
 
 LEVEL = 3
 LEAST_STATES = 8
@@ -140,8 +140,7 @@ def main() -> None:
     parser = arguments("heads", __doc__)
     parser.add_argument("--steps", type=int, default=5_000)
     given = parser.parse_args()
-    chosen = conditions(given.seeds, given.steps)
-    keep("heads", given, lambda: on_all_cores(train_one, chosen), table)
+    keep("heads", given, train_one, conditions(given.seeds, given.steps), table)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from baseline import AGENTS
-from sweep import arguments, keep, on_all_cores, reached, small_run
+from sweep import arguments, keep, reached, small_run
 
 STEPS = 80_000
 CHANGES: tuple[dict[str, Any], ...] = (
@@ -24,7 +24,7 @@ CHANGES: tuple[dict[str, Any], ...] = (
     {"target_every": 200},
     {"target_every": 5_000},
     {"update_every": 8},
-    {"update_every": 16},
+    {"update_every": 20},
     {"batch_size": 8},
     {"replay_steps": 5_000},
     {"gradient_clip": 0.5},
@@ -57,7 +57,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 def main() -> None:
     given = arguments("silent", __doc__).parse_args()
-    keep("silent", given, lambda: on_all_cores(train_one, conditions(given.seeds)), table)
+    keep("silent", given, train_one, conditions(given.seeds), table)
 
 
 if __name__ == "__main__":

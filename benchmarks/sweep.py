@@ -73,21 +73,35 @@ def _bind(cores: Any) -> None:
 
 
 def on_all_cores(
-    train: Callable[[dict[str, Any]], dict[str, Any]], chosen: Iterable[dict[str, Any]]
+    train: Callable[[dict[str, Any]], dict[str, Any]],
+    chosen: Iterable[dict[str, Any]],
+    so_far: Path,
 ) -> list[dict[str, Any]]:
-    """What the runs give, each made on a core of its own; printed as they come."""
+    """What the runs give, each made on a core of its own; printed and kept as they come.
+
+    A run that failed stops those that have not begun, and what ended before is not made again.
+    """
+    rows = [json.loads(line) for line in so_far.read_text().splitlines()] if so_far.exists() else []
+    waiting = [one for one in chosen if not any(one.items() <= row.items() for row in rows)]
     context = get_context("spawn")
     cores = context.Queue()
     mine = sorted(os.sched_getaffinity(0))
     for core in mine:
         cores.put(core)
-    rows = []
-    with ProcessPoolExecutor(len(mine), context, _bind, (cores,)) as pool:
-        waiting = [pool.submit(train, condition) for condition in chosen]
-        for done in as_completed(waiting):
-            rows.append(done.result())
-            shown = {k: v for k, v in rows[-1].items() if k not in ("config", "about")}
-            print(shown, flush=True)
+    with (
+        ProcessPoolExecutor(len(mine), context, _bind, (cores,)) as pool,
+        so_far.open("a") as file,
+    ):
+        try:
+            for done in as_completed([pool.submit(train, condition) for condition in waiting]):
+                rows.append(done.result())
+                file.write(json.dumps(rows[-1]) + "\n")
+                file.flush()
+                shown = {k: v for k, v in rows[-1].items() if k not in ("config", "about")}
+                print(shown, flush=True)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
     return sorted(rows, key=lambda row: json.dumps(row["config"], sort_keys=True))
 
 
@@ -125,16 +139,19 @@ def arguments(name: str, about: str | None) -> argparse.ArgumentParser:
 def keep(
     name: str,
     given: argparse.Namespace,
-    measure: Callable[[], list[dict[str, Any]]],
+    train: Callable[[dict[str, Any]], dict[str, Any]],
+    chosen: Iterable[dict[str, Any]],
     table: Callable[[list[dict[str, Any]]], str],
 ) -> None:
     """Writes what was measured, with the command, and a table of it."""
     given.out.mkdir(parents=True, exist_ok=True)
     path = given.out / f"{name}.json"
     if not given.only_table:
-        rows = measure()
+        so_far = path.with_suffix(".jsonl")
+        rows = on_all_cores(train, chosen, so_far)
         command = " ".join(["python", f"benchmarks/{name}.py", *sys.argv[1:]])
         path.write_text(json.dumps({"command": command, "rows": rows}, indent=1) + "\n")
+        so_far.unlink()
     text = table(json.loads(path.read_text())["rows"])
     (given.out / "table.md").write_text(text)
     print(text)
@@ -142,7 +159,7 @@ def keep(
 
 def main() -> None:
     given = arguments("sweep", __doc__).parse_args()
-    keep("sweep", given, lambda: on_all_cores(train_one, conditions(given.seeds)), table)
+    keep("sweep", given, train_one, conditions(given.seeds), table)
 
 
 if __name__ == "__main__":

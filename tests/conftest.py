@@ -12,9 +12,11 @@ from typing import Any
 
 import jax
 import pytest
+from both_engines import Pair
 
 import grue
 from grue.engine.hosted import HostedEnv
+from grue.engine.verify import Verifier
 
 LEVELS = tuple(range(1, 8))
 COMPILED = "JAX_COMPILATION_CACHE_DIR"
@@ -56,6 +58,21 @@ def hosted() -> Iterator[Callable[[int], HostedEnv]]:
     yield get
     for environment in environments.values():
         environment.close()
+
+
+@pytest.fixture(scope="session")
+def pair() -> Iterator[Pair]:
+    """Both engines of a level; the compiled one's programs are built once for all tests."""
+    made: dict[int, Verifier] = {}
+
+    def get(number: int) -> Verifier:
+        if number not in made:
+            made[number] = Verifier(grue.load(f"saladworld-{number}"))
+        return made[number]
+
+    yield get
+    for verifier in made.values():
+        verifier.real.close()
 
 
 @pytest.fixture

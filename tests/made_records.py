@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from grue.experiments.conditions import Condition
 from grue.experiments.records import Record
 from grue.experiments.scales import game_name
 from grue.training.config import TrainConfig
 
+LOW, MIDDLE, HIGH = (0.1, 0.2, 0.3), (0.4, 0.5, 0.6), (0.8, 0.9, 1.0)
 ABOUT = {"commit": "0123456789abcdef", "device": "CPU", "command": "grue train", "grue": "0.1.0"}
 
 
@@ -41,3 +43,21 @@ def made_record(
         first_solve=None if first_solve is None else tuple(first_solve),
         solved=None if first_solve is None else (None,) * len(seeds),
     )
+
+
+def sc(level: int, final: Sequence[float], **more: Any) -> Record:
+    return made_record(level, "sc", final=final, **more)
+
+
+def drqn(level: int, final: Sequence[float], **more: Any) -> Record:
+    return made_record(level, "drqn", final=final, **more)
+
+
+def on_zork(
+    condition: Condition, scores: Sequence[float], seeds: int = 5, **more_settings: Any
+) -> Record:
+    """A record of Zork I whose score is this at every half million steps, in the first seed."""
+    more = np.resize((0.0, 0.25, 0.5, 0.25, 0.0), seeds) if seeds == 5 else np.zeros(seeds)
+    columns = {"score_average": np.add.outer(more, np.array(scores, float))}
+    settings = {**condition.settings, "final": (0.0,) * seeds, "columns": columns}
+    return made_record("zork1", **settings, **more_settings)

@@ -56,6 +56,13 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_that_are_named_are_there(page: Path) -> None:
+    folders = "tests|benchmarks|results|docs|src"
+    for name in re.findall(rf"(?<![\w./-])(?:{folders})/[\w./-]*\w", page.read_text()):
+        assert (ROOT / name).exists(), name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_python_uses_names_of_grue(page: Path) -> None:
     for block in blocks(page, "python"):
         for node in ast.walk(ast.parse(block)):
@@ -191,3 +198,41 @@ def test_the_note_on_level_3() -> None:
     wins = theirs.columns["wins"].sum(1)
     assert f"met a win by chance, {wins.min():.0f} to {wins.max():.0f} in all" in ON_LEVEL_3
     assert theirs.solved == (None,) * 5
+
+
+def bench(name: str) -> dict[str, Any]:
+    return json.loads((ROOT / "results" / "bench" / f"{name}.json").read_text())
+
+
+def test_the_speed_of_training() -> None:
+    page = (ROOT / "docs" / "speed.md").read_text()
+    text = " ".join(page.split())
+    devices = [bench(name) for name in ("train-cpu", "train-h200")]
+    names = ("agent", "game", "runs", "ms_per_update", "steps_per_s", "gflop_per_update")
+    for device in devices:
+        for row in device["rows"]:
+            cells = [
+                row[name] if isinstance(row[name], str) else f"{row[name]:,}" for name in names
+            ]
+            assert f"| {device['device']} | {' | '.join(cells)} |" in page
+    (fifty,) = [r for r in devices[1]["rows"] if (r["game"], r["runs"]) == ("saladworld-3", 50)]
+    told = f"{fifty['steps_per_s']:,.0f}"
+    assert f"train at {told} steps a second" in " ".join((ROOT / "README.md").read_text().split())
+    assert f"and is {told}." in text
+    twenty = bench("twenty-runs")
+    assert f"took {twenty['minutes']:.1f} minutes" in text
+    assert f"at {twenty['steps_per_s']:,} steps a second" in text
+
+
+def test_a_run_in_a_batch_is_the_run_alone_on_a_gpu() -> None:
+    text = " ".join((ROOT / "docs" / "speed.md").read_text().split())
+    both = bench("train-h200")["batch_against_alone"]
+    assert [one["precision"] for one in both] == ["auto", "float32"]
+    assert {one["same_play_until_step"] for one in both} == {4_000}
+    apart = [[d for d in one["relative_difference_of_q_loss"] if d is not None] for one in both]
+    assert apart[0][0] < 9e-5
+    assert apart[1][0] < 1.3e-4
+    assert "agreed to 9e-5 (float32: 1.3e-4)" in text
+    assert max(apart[0]) < 1 / 6
+    assert max(apart[1]) < 1 / 5
+    assert "by up to a sixth (float32: a fifth)" in text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import shutil
 import subprocess
@@ -16,155 +15,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from made_rows import ABOUT, CONFIG, rows, sums
 
 import grue
-from grue.agents.agent import Losses
 from grue.training import checkpoint, metrics, runs
-from grue.training.algorithm import Sums
-from grue.training.config import TrainConfig, setting_names
-from grue.training.events import Events
+from grue.training.config import setting_names
 from grue.training.groups import Member
-from grue.training.metrics import COLUMNS, Row, make_row
+from grue.training.metrics import Row, make_row
 from grue.training.programs import build, condition_of, resolved
 from grue.training.provenance import about, commit_of
 from grue.training.runs import RunFolder, create, read_rows, read_run, read_runs, run_name
 from grue.training.train import _check_unchanged
-
-CONFIG = TrainConfig(
-    game="saladworld-1",
-    gate="masking",
-    steps=800,
-    metrics_every=100,
-    average_over=300,
-    target_every=100,
-    learning_starts=100,
-    epsilon_steps=400,
-    embedding=4,
-    encoder=8,
-    context=8,
-    hidden=8,
-    replay_steps=2000,
-)
-ABOUT = {"commit": None, "device": "abacus"}
-
-
-def sums(**values: float) -> Sums:
-    """Of 100 steps of one run, as they come from the device."""
-    known = {
-        "episodes": 2,
-        "wins": 1,
-        "score": 15,
-        "fraction": 1.5,
-        "admissible": 30,
-        "candidates": 250,
-        "admissible_commands": 225,
-        "rightly_admitted": 150,
-        "wrongly_admitted": 50,
-        "wrongly_rejected": 75,
-        "updates": 25,
-        "failures": 0,
-    } | values
-    numbers = {name: single(value) for name, value in known.items()}
-    heads = np.array([75, 25, 0, 0, 0], np.float32)
-    losses = Losses(single(50), single(12.5), single(20))
-    return Sums(**numbers | {"heads": heads, "losses": losses})
-
-
-def single(value: float | str) -> Any:
-    return np.float32(value)
-
-
-def rows(number: int, config: TrainConfig = CONFIG, **values: float) -> list[Row]:
-    made: list[Row] = []
-    for i in range(1, number + 1):
-        made.append(make_row(config, 100 * i, sums(**values), 5, made))
-    return made
-
-
-# Rows of metrics
-
-
-def test_a_row() -> None:
-    assert make_row(CONFIG, 100, sums(), 2, []) == {
-        "step": 100,
-        "seed": 0,
-        "episodes": 2,
-        "wins": 1,
-        "score": 7.5,
-        "fraction": 0.75,
-        "score_average": 7.5,
-        "fraction_average": 0.75,
-        "epsilon": 0.775,
-        "q_loss": 2.0,
-        "classifier_loss": 0.5,
-        "classifier_accuracy": 0.8,
-        "precision": 0.75,
-        "recall": 150 / 225,
-        "candidates": 2.5,
-        "admissible_commands": 2.25,
-        "admissible": 0.3,
-        "heads": [0.75, 0.25],
-        "updates": 25,
-        "failures": 0,
-    }
-    assert tuple(make_row(CONFIG, 100, sums(), 2, [])) == COLUMNS
-
-
-def test_what_is_undefined_is_null() -> None:
-    empty = sums(episodes=0, wins=0, score=0, fraction=0, updates=0, rightly_admitted=0)
-    row = make_row(CONFIG, 800, empty._replace(wrongly_admitted=single(0)), 1, [])
-    undefined = {name for name, value in row.items() if value is None}
-    assert undefined == {
-        *("score", "fraction", "score_average", "fraction_average", "precision"),
-        *("q_loss", "classifier_loss", "classifier_accuracy"),
-    }
-    assert row["recall"] == 0.0
-    assert row["epsilon"] == 0.1
-    # JSON has no word for what a diverged run gives.
-    lost = sums()._replace(losses=Losses(single("nan"), single("inf"), single(0)))
-    row = make_row(CONFIG, 100, lost, 1, [])
-    assert (row["q_loss"], row["classifier_loss"]) == (None, None)
-    json.dumps(row, allow_nan=False)
-
-
-def test_the_moving_average_is_over_episodes() -> None:
-    made: list[Row] = []
-    ended = [(1, 10), (0, 0), (4, 0), (1, 15), (0, 0), (0, 0), (0, 0)]
-    for i, (episodes, score) in enumerate(ended, 1):
-        told = sums(episodes=episodes, score=score, fraction=score / 20)
-        made.append(make_row(CONFIG, 100 * i, told, 5, made))
-    # Three rows: 10; 10; 10 of 5 episodes; 15 of 5; 15 of 5; 15; none.
-    assert [row["score_average"] for row in made] == [10, 10, 2, 3, 3, 15, None]
-    assert [row["fraction_average"] for row in made] == [0.5, 0.5, 0.1, 0.15, 0.15, 0.75, None]
-
-    table = metrics.columns(made)
-    for name in ("score", "fraction"):
-        steps, curve = metrics.moving_average(table, name, CONFIG)
-        np.testing.assert_array_equal(steps, np.arange(100, 800, 100))
-        np.testing.assert_array_equal(curve, table[f"{name}_average"])
-
-
-def test_other_columns_are_averaged_over_rows() -> None:
-    made = rows(4)
-    for row, loss in zip(made, [None, 1.0, 2.0, 4.5], strict=True):
-        row["q_loss"] = loss
-    steps, curve = metrics.moving_average(metrics.columns(made), "q_loss", CONFIG)
-    np.testing.assert_array_equal(steps, [100, 200, 300, 400])
-    np.testing.assert_array_equal(curve, [np.nan, 1.0, 1.5, 2.5])
-    with pytest.raises(grue.UsageError, match="there is no curve 'loss'; there are score, frac"):
-        metrics.moving_average(metrics.columns(made), "loss", CONFIG)
-
-
-def test_columns() -> None:
-    table = metrics.columns(rows(3, episodes=0))
-    assert tuple(table) == COLUMNS
-    assert table["step"].dtype == np.int64
-    np.testing.assert_array_equal(table["score"], [np.nan] * 3)
-    assert table["heads"].shape == (3, 5)
-    empty = metrics.columns([])
-    assert {len(column) for column in empty.values()} == {0}
-    assert empty["heads"].shape == (0, 0)
-
 
 # Names
 
@@ -484,51 +345,6 @@ def test_a_games_path_means_the_same_from_any_folder(tmp_path: Path, monkeypatch
     assert resolved(replace(CONFIG, game="lamps.z8")).game == whole
     assert resolved(replace(CONFIG, game=whole)).game == whole
     assert resolved(replace(CONFIG, game="saladwrld-1")).game == "saladwrld-1"
-
-
-# TensorBoard
-
-
-def read_events(path: Path) -> list[Any]:
-    from tensorboardX.proto import event_pb2
-
-    data, found = path.read_bytes(), []
-    while data:
-        length = int.from_bytes(data[:8], "little")
-        found.append(event_pb2.Event.FromString(data[12 : 12 + length]))  # type: ignore
-        data = data[16 + length :]
-    return found
-
-
-def test_events(tmp_path: Path) -> None:
-    events = Events(tmp_path, 300)
-    for row in rows(5)[3:]:
-        events.add(row)
-    events.close()
-    (path,) = tmp_path.iterdir()
-    assert path.name.startswith("events.out.tfevents.")
-    assert path.name.endswith(f".{os.getpid()}")
-    version, start, first, second = read_events(path)
-    assert version.file_version == "brain.Event:2"
-    # All that an earlier file holds after step 300 is hidden.
-    assert (start.step, start.session_log.status) == (301, start.session_log.START)
-    assert (first.step, second.step) == (400, 500)
-    values = {value.tag: value.simple_value for value in first.summary.value}
-    assert values["score"] == 7.5
-    assert values["head 1"] == 0.25
-    assert set(values) == {
-        *(set(COLUMNS) - {"step", "seed", "heads"}),
-        *(f"head {i}" for i in range(5)),
-    }
-
-
-def test_nulls_are_no_events(tmp_path: Path) -> None:
-    events = Events(tmp_path, 0)
-    events.add(rows(1, episodes=0)[0])
-    events.close()
-    tags = {value.tag for value in read_events(next(tmp_path.iterdir()))[2].summary.value}
-    assert "score" not in tags
-    assert "candidates" in tags
 
 
 def test_random_rows_keep_every_digit(folder: Path, rng: random.Random) -> None:
