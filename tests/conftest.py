@@ -8,7 +8,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import pytest
@@ -17,6 +17,7 @@ from both_engines import Pair
 import grue
 from grue.engine.hosted import HostedEnv
 from grue.engine.verify import Verifier
+from grue.games.game import Game
 
 LEVELS = tuple(range(1, 8))
 COMPILED = "JAX_COMPILATION_CACHE_DIR"
@@ -45,34 +46,33 @@ def level(request: pytest.FixtureRequest) -> int:
     return request.param
 
 
+T = TypeVar("T")
+
+
+def kept(make: Callable[[Game], T], close: Callable[[T], None]) -> Iterator[Callable[[int], T]]:
+    """One for each level, made when it is first asked for."""
+    made: dict[int, T] = {}
+
+    def get(number: int) -> T:
+        if number not in made:
+            made[number] = make(grue.load(f"saladworld-{number}"))
+        return made[number]
+
+    yield get
+    for one in made.values():
+        close(one)
+
+
 @pytest.fixture(scope="session")
 def hosted() -> Iterator[Callable[[int], HostedEnv]]:
     """One emulator for each level: states are pure, so tests can share it."""
-    environments: dict[int, HostedEnv] = {}
-
-    def get(number: int) -> HostedEnv:
-        if number not in environments:
-            environments[number] = HostedEnv(grue.load(f"saladworld-{number}"))
-        return environments[number]
-
-    yield get
-    for environment in environments.values():
-        environment.close()
+    yield from kept(HostedEnv, HostedEnv.close)
 
 
 @pytest.fixture(scope="session")
 def pair() -> Iterator[Pair]:
     """Both engines of a level; the compiled one's programs are built once for all tests."""
-    made: dict[int, Verifier] = {}
-
-    def get(number: int) -> Verifier:
-        if number not in made:
-            made[number] = Verifier(grue.load(f"saladworld-{number}"))
-        return made[number]
-
-    yield get
-    for verifier in made.values():
-        verifier.real.close()
+    yield from kept(Verifier, lambda both: both.real.close())
 
 
 @pytest.fixture
