@@ -182,6 +182,24 @@ def test_the_small_runs_of_the_baseline() -> None:
     assert f"{steps} of 1.3 million steps, sc's after {sooner}" in " ".join(page.split())
 
 
+def test_what_the_paper_leaves_open() -> None:
+    page = (ROOT / "docs" / "agents.md").read_text()
+    made = json.loads((ROOT / "results" / "silent" / "silent.json").read_text())
+    assert f"`{made['command']}`" in page
+    assert (ROOT / "results" / "silent" / "table.md").read_text() in page
+    solved: dict[tuple[str, int], dict[str, int]] = {("sc", 80_000): {}, ("drqn", 80_000): {}}
+    for row in made["rows"]:
+        counts = solved.setdefault((row["agent"], row["steps"]), {})
+        counts[str(row["change"])] = counts.get(str(row["change"]), 0) + (
+            row["solved_at"] is not None
+        )
+    assert set(solved["sc", 80_000].values()) == {2}
+    assert len(solved["drqn", 80_000]) == 10
+    assert list(solved["drqn", 80_000].values()).count(0) == 7
+    assert max(solved["drqn", 80_000].values()) == 1
+    assert list(solved["drqn", 320_000].values()) == [2, 2, 2]
+
+
 def test_the_note_on_gates_on_level_3() -> None:
     assert f"sc solves level 3 too, {solved('sc + dropout')} steps" in GATES_ON_LEVEL_3
     assert f"takes {solved('sc + masking').removeprefix('after ')}." in GATES_ON_LEVEL_3
