@@ -81,8 +81,12 @@ def on_all_cores(
 
     A run that failed stops those that have not begun, and what ended before is not made again.
     """
-    rows = [json.loads(line) for line in so_far.read_text().splitlines()] if so_far.exists() else []
-    waiting = [one for one in chosen if not any(one.items() <= row.items() for row in rows)]
+    kept = [json.loads(line) for line in so_far.read_text().splitlines()] if so_far.exists() else []
+    waiting, rows = [], []
+    for one in chosen:
+        same = [row for row in kept if one.items() <= row.items()]
+        rows += same[:1]
+        waiting += [] if same else [one]
     context = get_context("spawn")
     cores = context.Queue()
     mine = sorted(os.sched_getaffinity(0))
