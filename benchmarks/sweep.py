@@ -59,7 +59,10 @@ def small_run(level: int, seed: int, steps: int, **settings: Any) -> dict[str, A
     run = grue.train(config).runs[0]
     at, fraction = run.curve("fraction")
     solved = at[np.flatnonzero(fraction > SOLVED)]
+    won = run.metrics["step"][run.metrics["wins"] > 0]
     return {
+        "first_win": int(won[0]) if len(won) else None,
+        "wins": int(run.metrics["wins"].sum()),
         "final_fraction": round(float(fraction[-1]), 4),
         "mean_fraction": round(float(np.nanmean(fraction)), 4),
         "solved_at": int(solved[0]) if len(solved) else None,

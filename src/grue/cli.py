@@ -183,7 +183,7 @@ def train(
     ] = None,
     preset: Annotated[
         str,
-        typer.Option(help="small: levels 1 and 2 in minutes on a CPU; paper: the paper's sizes."),
+        typer.Option(help="small: level 1 in minutes on a CPU; paper: the paper's sizes."),
     ] = "small",
     values: SettingTexts = None,
     no_priority: Annotated[

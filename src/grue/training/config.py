@@ -25,7 +25,7 @@ from grue.games.stories import Story
 
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {},
-    # Learns levels 1 and 2 on a laptop in minutes.
+    # Learns level 1 on a laptop in minutes.
     "small": {
         "steps": 20_000,
         "encoder": 32,

@@ -1,0 +1,51 @@
+"""Whether sc learns from the rare wins of level 2 with something that the paper leaves open.
+
+    python benchmarks/rare.py --seeds 3 --out results/rare
+    python benchmarks/rare.py --only-table --out results/rare
+
+Trains sc with all commands on level 2 at the small preset, one setting changed at a time that could
+make more of a win: copies to the target more often, larger batches. Writes what each run reached:
+results/rare/rare.json and table.md. Each core takes a run at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from sweep import arguments, keep, reached, small_run
+
+STEPS = 320_000
+CHANGES: tuple[dict[str, Any], ...] = ({}, {"target_every": 200}, {"batch_size": 64})
+
+
+def conditions(seeds: int) -> Iterator[dict[str, Any]]:
+    for seed in range(seeds):
+        for change in CHANGES:
+            yield {"change": change, "seed": seed}
+
+
+def train_one(condition: dict[str, Any]) -> dict[str, Any]:
+    """Runs in a process of its own, on one core."""
+    made = small_run(2, condition["seed"], STEPS, agent="sc", gate="none", **condition["change"])
+    return {**condition, **made}
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    lines = ["| setting | wins | final fraction | mean fraction | solved at step |"]
+    lines.append("|---|---|---|---|---|")
+    for change in CHANGES:
+        mine = [row for row in rows if row["change"] == change]
+        told = ", ".join(f"`{name}={value}`" for name, value in change.items())
+        wins = ", ".join(f"{row['wins']:,}" for row in mine)
+        lines.append(f"| {told or 'none changed'} | {wins} | {reached(mine)} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    given = arguments("rare", __doc__).parse_args()
+    keep("rare", given, train_one, conditions(given.seeds), table)
+
+
+if __name__ == "__main__":
+    main()
