@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from sweep import arguments, keep, reached, small_run
+from sweep import command, reached, small_run
 
 AGENTS = ("drqn", "sc")
 STEPS = (20_000, 40_000, 80_000)
@@ -42,10 +42,5 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def main() -> None:
-    given = arguments("baseline", __doc__).parse_args()
-    keep("baseline", given, train_one, conditions(given.seeds), table)
-
-
 if __name__ == "__main__":
-    main()
+    command("baseline", __doc__, train_one, conditions, table)

@@ -305,7 +305,7 @@ def store(rows: Mapping[str, list[Row]], head: Mapping[str, Any], out: Path) -> 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--games", type=int, default=24, help="seeds of each kind")
     parser.add_argument("--steps", type=int, default=150, help="steps compared in each game")

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from sweep import arguments, keep, reached, small_run
+from sweep import command, reached, small_run, told
 
 STEPS = 320_000
 CHANGES: tuple[dict[str, Any], ...] = ({}, {"target_every": 200}, {"batch_size": 64})
@@ -36,16 +36,10 @@ def table(rows: list[dict[str, Any]]) -> str:
     lines.append("|---|---|---|---|---|")
     for change in CHANGES:
         mine = [row for row in rows if row["change"] == change]
-        told = ", ".join(f"`{name}={value}`" for name, value in change.items())
         wins = ", ".join(f"{row['wins']:,}" for row in mine)
-        lines.append(f"| {told or 'none changed'} | {wins} | {reached(mine)} |")
+        lines.append(f"| {told(change)} | {wins} | {reached(mine)} |")
     return "\n".join(lines) + "\n"
 
 
-def main() -> None:
-    given = arguments("rare", __doc__).parse_args()
-    keep("rare", given, train_one, conditions(given.seeds), table)
-
-
 if __name__ == "__main__":
-    main()
+    command("rare", __doc__, train_one, conditions, table)

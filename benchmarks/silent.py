@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from baseline import AGENTS
-from sweep import arguments, keep, reached, small_run
+from sweep import command, reached, small_run, told
 
 STEPS, LONG = 80_000, 320_000
 CHANGES: tuple[dict[str, Any], ...] = (
@@ -60,16 +60,10 @@ def table(rows: list[dict[str, Any]]) -> str:
     lines.append("|---|---|---|---|---|---|")
     for cell in cells():
         mine = [row for row in rows if cell.items() <= row.items()]
-        told = ", ".join(f"`{name}={value}`" for name, value in cell["change"].items())
-        named = f"{told or 'none changed'} | {cell['steps']:,} | {cell['agent']}"
+        named = f"{told(cell['change'])} | {cell['steps']:,} | {cell['agent']}"
         lines.append(f"| {named} | {reached(mine)} |")
     return "\n".join(lines) + "\n"
 
 
-def main() -> None:
-    given = arguments("silent", __doc__).parse_args()
-    keep("silent", given, train_one, conditions(given.seeds), table)
-
-
 if __name__ == "__main__":
-    main()
+    command("silent", __doc__, train_one, conditions, table)

@@ -134,6 +134,10 @@ def reached(rows: list[dict[str, Any]]) -> str:
     return f"{final:.3f} | {mean:.3f} | {solved}"
 
 
+def told(change: dict[str, Any]) -> str:
+    return ", ".join(f"`{name}={value}`" for name, value in change.items()) or "none changed"
+
+
 def arguments(name: str, about: str | None) -> argparse.ArgumentParser:
     """What benchmarks of many small runs take; their results are in a folder of this name."""
     parser = argparse.ArgumentParser(description=(about or "").split("\n", 1)[0])
@@ -164,10 +168,16 @@ def keep(
     print(text)
 
 
-def main() -> None:
-    given = arguments("sweep", __doc__).parse_args()
-    keep("sweep", given, train_one, conditions(given.seeds), table)
+def command(
+    name: str,
+    about: str | None,
+    train: Callable[[dict[str, Any]], dict[str, Any]],
+    conditions: Callable[[int], Iterable[dict[str, Any]]],
+    table: Callable[[list[dict[str, Any]]], str],
+) -> None:
+    given = arguments(name, about).parse_args()
+    keep(name, given, train, conditions(given.seeds), table)
 
 
 if __name__ == "__main__":
-    main()
+    command("sweep", __doc__, train_one, conditions, table)
