@@ -3,8 +3,8 @@
     python benchmarks/rare.py --seeds 3 --out results/rare
     python benchmarks/rare.py --only-table --out results/rare
 
-Trains sc with all commands, with copies to the target more often, and with masking. Writes what each
-run reached: results/rare/rare.json and table.md. Each core takes a run at a time.
+Trains sc with all commands, with copies to the target more often, and with masking. Writes what
+each run reached: results/rare/rare.json and table.md. Each core takes a run at a time.
 """
 
 from __future__ import annotations
