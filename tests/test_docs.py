@@ -176,10 +176,20 @@ def test_the_note_on_level_1() -> None:
     assert f"the baseline with the oracle {solved('drqn + oracle', 1)}" in ON_LEVEL_1
 
 
+def small_runs(name: str) -> dict[str, Any]:
+    return json.loads((ROOT / "results" / name / f"{name}.json").read_text())
+
+
+@pytest.mark.parametrize("name", ["baseline", "heads", "rare", "silent", "sweep"])
+def test_small_runs_are_told_with_their_command_and_table(name: str) -> None:
+    page = (ROOT / "docs" / "agents.md").read_text()
+    assert f"`{small_runs(name)['command']}`" in page
+    assert (ROOT / "results" / name / "table.md").read_text() in page
+
+
 def test_the_small_runs_of_the_baseline() -> None:
     page = (ROOT / "docs" / "agents.md").read_text()
-    made = json.loads((ROOT / "results" / "baseline" / "baseline.json").read_text())
-    assert f"`{made['command']}`" in page
+    made = small_runs("baseline")
     never = {}
     for steps in (20_000, 40_000, 80_000):
         for agent in ("drqn", "sc"):
@@ -195,10 +205,7 @@ def test_the_small_runs_of_the_baseline() -> None:
 
 
 def test_what_the_paper_leaves_open() -> None:
-    page = (ROOT / "docs" / "agents.md").read_text()
-    made = json.loads((ROOT / "results" / "silent" / "silent.json").read_text())
-    assert f"`{made['command']}`" in page
-    assert (ROOT / "results" / "silent" / "table.md").read_text() in page
+    made = small_runs("silent")
     solved: dict[tuple[str, int], dict[str, int]] = {("sc", 80_000): {}, ("drqn", 80_000): {}}
     for row in made["rows"]:
         counts = solved.setdefault((row["agent"], row["steps"]), {})
@@ -210,6 +217,15 @@ def test_what_the_paper_leaves_open() -> None:
     assert list(solved["drqn", 80_000].values()).count(0) == 7
     assert max(solved["drqn", 80_000].values()) == 1
     assert list(solved["drqn", 320_000].values()) == [2, 2, 2]
+
+
+def test_rare_wins_at_the_small_preset() -> None:
+    made = small_runs("rare")
+    assert len(made["rows"]) == 9
+    for row in made["rows"]:
+        masking = row["change"] == {"gate": "masking"}
+        assert (row["solved_at"] is not None) == masking
+        assert (row["wins"] > 1_000) if masking else (row["wins"] <= 2)
 
 
 def test_the_note_on_level_2() -> None:
