@@ -160,8 +160,8 @@ def keep(
     if not given.only_table:
         so_far = path.with_suffix(".jsonl")
         rows = on_all_cores(train, chosen, so_far)
-        command = " ".join(["python", f"benchmarks/{name}.py", *sys.argv[1:]])
-        path.write_text(json.dumps({"command": command, "rows": rows}, indent=1) + "\n")
+        typed = " ".join(["python", f"benchmarks/{name}.py", *sys.argv[1:]])
+        path.write_text(json.dumps({"command": typed, "rows": rows}, indent=1) + "\n")
         so_far.unlink()
     text = table(json.loads(path.read_text())["rows"])
     (given.out / "table.md").write_text(text)

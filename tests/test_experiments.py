@@ -20,7 +20,6 @@ from grue.experiments.scales import SCALES, Wish, by_level, find_scale
 from grue.training.config import TrainConfig
 from grue.training.programs import check_trainable
 
-NAN = float("nan")
 ZORK = ("zork", "zork-ablation", "zork-cqlh")
 GATES = ("none", "oracle", "dropout", "masking", "cqlh")
 

@@ -28,8 +28,6 @@ from grue.training.metrics import COLUMNS, columns
 from grue.training.runs import Curves, create
 
 NAN = float("nan")
-ZORK = ("zork", "zork-ablation", "zork-cqlh")
-GATES = ("none", "oracle", "dropout", "masking", "cqlh")
 
 
 # Thinning
