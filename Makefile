@@ -11,7 +11,7 @@ INSTALLED := $(VENV)/.installed
 .PHONY: demo test lint games venv clean
 
 demo: $(INSTALLED)
-	$(BIN)/python -m grue.demo
+	$(BIN)/python -m grue.cli.demo
 
 test: lint
 	$(BIN)/python -m pytest $(PYTEST_ARGS)

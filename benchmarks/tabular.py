@@ -34,8 +34,8 @@ from grue.agents.registry import make_agent
 from grue.engine.make import make
 from grue.errors import GrueError
 from grue.experiments.figures import parse_levels
+from grue.experiments.local_processes import free_cores
 from grue.experiments.records import Record, read_records, record_of, write_record
-from grue.experiments.workers import free_cores
 from grue.training import metrics
 from grue.training.algorithm import make_program
 from grue.training.config import TrainConfig, parse_seeds

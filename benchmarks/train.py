@@ -39,8 +39,8 @@ Record = dict[str, Any]
 def measure(out: Path, at_commit: str | None, wanted: str | None, alone: str | None) -> None:
     import jax
 
+    from grue.cli.bench_train import measure as rows_of
     from grue.engine.bench import device_name
-    from grue.training.bench_command import measure as rows_of
 
     on_cpu = jax.default_backend() == "cpu"
     source = {

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from grue.engine.compiled import CompiledEnv
-from grue.engine.hosted import HostedEnv
+from grue.engine.hosted_textworld import HostedEnv
 from grue.engine.step import Step
 from grue.engine.verify import Verifier
 from grue.games.tokens import squeeze

@@ -15,7 +15,7 @@ import pytest
 from both_engines import Pair
 
 import grue
-from grue.engine.hosted import HostedEnv
+from grue.engine.hosted_textworld import HostedEnv
 from grue.engine.verify import Verifier
 from grue.games.game import Game
 

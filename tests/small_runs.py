@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from grue import TrainConfig, cli
+from grue import TrainConfig
+from grue.cli import entry
 from grue.training.checkpoint import saved_steps
 from grue.training.metrics import COLUMNS, COUNTS, Row
 from grue.training.runs import read_run
@@ -90,6 +91,6 @@ class Watcher:
 
 
 def run_cli(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    code = cli.main([*ARGUMENTS, *arguments])
+    code = entry.main([*ARGUMENTS, *arguments])
     told = capsys.readouterr()
     return code, told.out, told.err.splitlines()[-1] if told.err else ""

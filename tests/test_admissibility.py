@@ -10,7 +10,7 @@ import pytest
 from both_engines import admissible
 
 import grue
-from grue.engine.hosted import HostedEnv
+from grue.engine.hosted_textworld import HostedEnv
 from grue.games.game import Game
 
 Hosted = Callable[[int], HostedEnv]

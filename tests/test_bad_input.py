@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import grue
-from grue import cli
+from grue.cli import entry
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def story(tmp_path: Path) -> Path:
 
 def complaint(arguments: Sequence[str], code: int, capsys: pytest.CaptureFixture[str]) -> str:
     """The one line that a command says as it fails."""
-    assert cli.main(arguments) == code
+    assert entry.main(arguments) == code
     shown = capsys.readouterr()
     assert shown.out == ""
     assert shown.err.startswith("grue: ")
@@ -149,13 +149,13 @@ def test_walkthroughs_that_do_not_work(story: Path, capsys) -> None:
     assert complaint(["walkthrough", str(story)], 1, capsys) == "copy comes with no walkthrough"
 
     change_metadata(story, walkthrough=["go south", "go east", "go east"])
-    assert cli.main(["walkthrough", str(story), "--run"]) == 1
+    assert entry.main(["walkthrough", str(story), "--run"]) == 1
     shown = capsys.readouterr()
     assert shown.out.splitlines()[-1] == "score 10/15, game not over"
     assert shown.err.startswith("grue: the walkthrough of copy does not finish it")
 
     change_metadata(story, walkthrough=["quit"])
-    assert cli.main(["walkthrough", str(story), "--run"]) == 2
+    assert entry.main(["walkthrough", str(story), "--run"]) == 2
     assert "'quit'" in capsys.readouterr().err
 
 
@@ -205,9 +205,8 @@ def test_a_compiled_game_where_a_story_is_wanted(tmp_path: Path, capsys) -> None
 )
 def test_packages_that_are_missing(name: str, arguments: list[str], tmp_path: Path) -> None:
     # None in its place makes every import of it fail.
-    code = (
-        f"import sys; sys.modules[{name!r}] = None; from grue.entry import main; sys.exit(main())"
-    )
+    run = "from grue.cli.entry import main; sys.exit(main())"
+    code = f"import sys; sys.modules[{name!r}] = None; {run}"
     command = [sys.executable, "-c", code, *arguments]
     result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert result.returncode == 1
@@ -235,7 +234,7 @@ def test_too_little_memory(tmp_path: Path, monkeypatch, capsys) -> None:
 
     monkeypatch.setattr("grue.training.train.build", fail)
     given = ["train", "saladworld-1", "--steps", "1000", "--out", str(tmp_path / "runs")]
-    assert cli.main(given) == 1
+    assert entry.main(given) == 1
     assert capsys.readouterr().err.splitlines()[-1] == (
         "grue: there is not enough memory (RESOURCE_EXHAUSTED: Out of memory.); "
         "make replay_steps, table_rows, the network's sizes or the number of runs smaller"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from grue.cli import main
+from grue.cli.entry import main
 from grue.experiments.scales import SCALES
 from grue.training.bench import Bench, Row
 from grue.training.config import TrainConfig

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from made_records import HIGH, LOW, made_record, on_zork, sc
 
-from grue.cli import main
+from grue.cli.entry import main
 from grue.experiments.conditions import Condition
 from grue.experiments.figures import (
     SC,

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import grue
-from grue import cli
+from grue.cli import entry
 
 # Table 1 of the paper, and the sum of each level's rewards.
 TABLE = [
@@ -93,13 +93,13 @@ class Terminal:
 
 
 def test_games_as_json_and_version(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["games", "--json"]) == 0
+    assert entry.main(["games", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert rows[:-1] == [dict(zip(COLUMNS, row, strict=True)) for row in TABLE]
     assert rows[-1] == {**dict.fromkeys(COLUMNS), "name": "zork1", "max_score": 350}
     assert [list(row) for row in rows] == [COLUMNS] * 8
 
-    assert cli.main(["--version"]) == 0
+    assert entry.main(["--version"]) == 0
     assert capsys.readouterr().out == f"grue {grue.__version__}\n"
 
 
@@ -118,7 +118,7 @@ def test_games_as_a_table() -> None:
 
 def test_help_names_every_command_and_imports_nothing_heavy() -> None:
     code = (
-        "import sys; from grue.cli import main; code = main(['--help']);"
+        "import sys; from grue.cli.entry import main; code = main(['--help']);"
         "heavy = {'textworld', 'jericho', 'matplotlib', 'jax', 'gymnasium', 'numpy'};"
         "print(sorted(heavy & set(sys.modules)), code)"
     )
@@ -129,15 +129,15 @@ def test_help_names_every_command_and_imports_nothing_heavy() -> None:
 
 
 def test_no_command_shows_help(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main([]) == 0
+    assert entry.main([]) == 0
     assert "Usage: grue" in capsys.readouterr().out
 
 
 def test_walkthrough(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["walkthrough", "saladworld-3"]) == 0
+    assert entry.main(["walkthrough", "saladworld-3"]) == 0
     assert tuple(capsys.readouterr().out.splitlines()) == grue.load("saladworld-3").walkthrough
 
-    assert cli.main(["walkthrough", "saladworld-1", "--run"]) == 0
+    assert entry.main(["walkthrough", "saladworld-1", "--run"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "go south                  0/15",
         "go east                   0/15",
@@ -153,9 +153,9 @@ def test_walkthrough(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_map_is_named_after_the_game(tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
-    assert cli.main(["map", "saladworld-1"]) == 0
+    assert entry.main(["map", "saladworld-1"]) == 0
     assert capsys.readouterr().out == "saladworld-1.png\n"
-    assert cli.main(["map", "saladworld-1", "-o", "here.svg"]) == 0
+    assert entry.main(["map", "saladworld-1", "-o", "here.svg"]) == 0
     assert sorted(os.listdir()) == ["here.svg", "saladworld-1.png"]
 
 

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 import grue
-from grue.demo import CONFIG, learn, main, make_room
+from grue.cli.demo import CONFIG, learn, main, make_room
 from grue.training.runs import create, read_run, run_name
 
 

@@ -14,7 +14,7 @@ import pytest
 import typer
 
 import grue
-from grue.cli import app
+from grue.cli.app import app
 from grue.experiments.conditions import Condition
 from grue.experiments.figures import BASELINE, LEARNED, SC
 from grue.experiments.records import Record, read_records

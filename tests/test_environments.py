@@ -12,7 +12,7 @@ import pytest
 
 import grue
 from grue.engine.compiled import CompiledEnv, State
-from grue.gym import MAX_LENGTH
+from grue.engine.gym import MAX_LENGTH
 
 PAGE = Path(__file__).parents[1] / "docs" / "environments.md"
 PURE, ONE, MANY = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)

@@ -21,11 +21,11 @@ from rich.console import Console
 from small_runs import NAME, TINY, TINY_STEPS
 
 import grue
-from grue import cli, demo
 from grue.agents import gating
 from grue.agents.agent import Agent, AgentState, Condition, Episode
 from grue.agents.network import Network
 from grue.agents.registry import make_agent
+from grue.cli import demo, entry
 from grue.engine.environment import Environment
 from grue.errors import GrueError, UsageError
 from grue.reports.transcript import tell, tell_briefly
@@ -341,7 +341,7 @@ def test_a_run_as_rows_and_as_json(trained: Trained) -> None:
 
 def test_eval_prints_a_table_of_all_runs(result: Result, capsys) -> None:
     folder = folder_of(result)
-    assert cli.main(["eval", str(folder), "--episodes", str(SIZE)]) == 0
+    assert entry.main(["eval", str(folder), "--episodes", str(SIZE)]) == 0
     shown = capsys.readouterr()
     lines = [line for line in shown.out.splitlines() if line.startswith("│")]
     cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in lines]
@@ -359,9 +359,9 @@ def test_eval_prints_a_table_of_all_runs(result: Result, capsys) -> None:
 def test_eval_of_one_run_as_json_is_the_same_every_time(result: Result, capsys) -> None:
     folder = result.runs[1].folder
     arguments = ["eval", str(folder), "--json", "--transcript", "--episodes", "6", "--seed", "4"]
-    assert cli.main(arguments) == 0
+    assert entry.main(arguments) == 0
     first = capsys.readouterr().out
-    assert cli.main(arguments) == 0
+    assert entry.main(arguments) == 0
     assert capsys.readouterr().out == first
     (told,) = json.loads(first)
     assert folder is not None
@@ -383,7 +383,7 @@ def test_eval_of_one_run_as_json_is_the_same_every_time(result: Result, capsys) 
 
 
 def test_eval_shows_a_transcript(result: Result, capsys) -> None:
-    assert cli.main(["eval", str(folder_of(result)), "--greedy", "--transcript"]) == 0
+    assert entry.main(["eval", str(folder_of(result)), "--greedy", "--transcript"]) == 0
     shown = capsys.readouterr().out
     ends = shown.count(f"The game was not won in {TINY_STEPS} steps, score ")
     assert ends + shown.count("The game was won in ") == 2
@@ -411,14 +411,14 @@ def test_eval_refuses_what_is_no_run_in_one_line(result: Result, tmp_path: Path,
         (fresh, 1, "has no checkpoint yet"),
         (unread, 1, "config.json is damaged"),
     ):
-        assert cli.main(["eval", str(path)]) == code
+        assert entry.main(["eval", str(path)]) == code
         shown = capsys.readouterr()
         assert says in shown.err
         assert shown.err.startswith("grue: ")
         assert shown.err.count("\n") == 1
         assert shown.out == ""
-    assert cli.main(["eval", str(folder), "--episodes", "0"]) == 2
-    assert cli.main(["eval"]) == 2
+    assert entry.main(["eval", str(folder), "--episodes", "0"]) == 2
+    assert entry.main(["eval"]) == 2
 
 
 def folder_of(result: Result) -> Path:

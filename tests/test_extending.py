@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from grue import cli
 from grue.agents.gating import GATES
 from grue.agents.registry import AGENTS
+from grue.cli import entry
 
 PAGE = Path(__file__).parents[1] / "docs" / "extending.md"
 SMALLER = (
@@ -41,7 +41,7 @@ def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def complaint(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    assert cli.main(arguments) == 2
+    assert entry.main(arguments) == 2
     (line,) = capsys.readouterr().err.splitlines()
     return line
 
@@ -71,7 +71,7 @@ def test_the_page(example: str, monkeypatch: pytest.MonkeyPatch, capsys) -> None
     # Another gate before it: the run's own has another number than the checkpoint has.
     GATES["before"] = GATES["none"]
     try:
-        assert cli.main(["eval", "runs", "--greedy", "--transcript"]) == 0
+        assert entry.main(["eval", "runs", "--greedy", "--transcript"]) == 0
     finally:
         forget()
         del GATES["before"]
@@ -80,7 +80,7 @@ def test_the_page(example: str, monkeypatch: pytest.MonkeyPatch, capsys) -> None
     assert " · 8 candidates · " not in shown
     settings = [word for text in SMALLER.split(", ") for word in ("--set", text)]
     words = ["train", "saladworld-1", "--agent", "bag", "--gate", "likelier-half", "--resume"]
-    assert cli.main([*words, *settings]) == 0
+    assert entry.main([*words, *settings]) == 0
     assert NAME in capsys.readouterr().out
     assert "my_agents" in sys.modules
 
@@ -93,7 +93,7 @@ def test_a_file_is_imported_once(example: str, monkeypatch: pytest.MonkeyPatch, 
     path.write_text(f"import beside\nprint('imported')\n{path.read_text()}")
     monkeypatch.setenv("GRUE_IMPORT", str(path))
     for shown in ("imported\n", ""):
-        assert cli.main(["games", "--json"]) == 0
+        assert entry.main(["games", "--json"]) == 0
         assert capsys.readouterr().out.partition("[")[0] == shown
     assert "bag" in AGENTS
     assert "likelier-half" in GATES
@@ -129,4 +129,4 @@ def test_what_cannot_be_imported(
     assert told.startswith(f"grue: GRUE_IMPORT names {name}, which cannot be imported (")
     assert why.format(tmp_path) in told
     assert told.endswith("paths of .py files, with commas between")
-    assert cli.main(["--version"]) == 0
+    assert entry.main(["--version"]) == 0

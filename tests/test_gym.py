@@ -15,10 +15,10 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import grue
-import grue.gym
+import grue.engine.gym
+from grue.engine.gym import CHARSET, MAX_LENGTH, SaladWorldEnv, TextGameEnv
+from grue.engine.gym_registration import register
 from grue.errors import UsageError
-from grue.gym import CHARSET, MAX_LENGTH, SaladWorldEnv, TextGameEnv
-from grue.registration import register
 
 
 @pytest.mark.parametrize(
@@ -119,16 +119,16 @@ def test_all_texts_of_the_largest_level_fit_the_space() -> None:
 
 def test_texts_that_do_not_fit_are_made_to() -> None:
     step = SaladWorldEnv()._env.reset()[1]
-    fitted = grue.gym.observation(step._replace(text="café \N{SNOWMAN}\n" + "x" * 5000))
+    fitted = grue.engine.gym.observation(step._replace(text="café \N{SNOWMAN}\n" + "x" * 5000))
     assert fitted.startswith("café ?\nxxx")
     assert len(fitted) == MAX_LENGTH
-    assert grue.gym.observation(step._replace(text=None)) == ""
+    assert grue.engine.gym.observation(step._replace(text=None)) == ""
 
 
 @pytest.mark.parametrize("options", [{}, {"context": "spawn"}, {"shared_memory": False}])
 def test_vector_environments_play_alike(options: dict[str, Any]) -> None:
     arguments: dict[str, Any] = {"num_envs": 2, "level": 2, "episode_steps": 6, "admissible": True}
-    name = "grue.gym:grue/SaladWorld-v0"
+    name = "grue.engine.gym:grue/SaladWorld-v0"
     sync = gymnasium.make_vec(name, vectorization_mode="sync", **arguments)
     other = gymnasium.make_vec(name, vectorization_mode="async", vector_kwargs=options, **arguments)
     try:
@@ -175,7 +175,7 @@ def test_registering_twice_is_harmless() -> None:
         register(gymnasium)
     assert dict(gymnasium.registry) == before
     assert {"grue/SaladWorld-v0", "grue/TextGame-v0"} <= set(before)
-    assert grue.gym.SaladWorldEnv is type(gymnasium.make("grue/SaladWorld-v0").unwrapped)
+    assert grue.engine.gym.SaladWorldEnv is type(gymnasium.make("grue/SaladWorld-v0").unwrapped)
 
 
 @pytest.mark.parametrize("modules", ["grue, gymnasium", "gymnasium, grue"])

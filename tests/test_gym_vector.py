@@ -17,10 +17,10 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.wrappers.vector import RecordEpisodeStatistics
 
 import grue
+from grue.engine.gym_vector import SaladWorldVectorEnv, TextGameVectorEnv
 from grue.engine.make import compiled
 from grue.errors import BrokenFileError, CannotCompileError, UsageError
 from grue.games.tokens import squeeze
-from grue.gym_vector import SaladWorldVectorEnv, TextGameVectorEnv
 
 INFOS = ("score", "subtasks", "admissible", "admissible_set")
 LIMIT = 20

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import grue
-from grue.engine.hosted import HostedEnv, HostedState
+from grue.engine.hosted_textworld import HostedEnv, HostedState
 from grue.engine.step import Step
 
 Hosted = Callable[[int], HostedEnv]

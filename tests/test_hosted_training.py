@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import grue
-from grue import cli
+from grue.cli import entry
 from grue.engine.pooled import PooledEnv
 from grue.training.checkpoint import saved_steps
 from grue.training.config import TrainConfig
@@ -229,7 +229,7 @@ def test_what_cannot_be_trained_is_refused(
     zork_file: Callable[[int], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refused(*arguments: str) -> str:
-        assert cli.main(["train", *arguments, "--out", str(tmp_path / "runs")]) == 2
+        assert entry.main(["train", *arguments, "--out", str(tmp_path / "runs")]) == 2
         err = capsys.readouterr().err
         assert err.count("\n") == 1
         assert not (tmp_path / "runs").exists()
@@ -252,7 +252,7 @@ def test_what_cannot_be_trained_is_refused(
 
 
 def test_a_trained_run_is_played(straight: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["eval", str(straight), "--episodes", "2", "--json", "--transcript"]) == 0
+    assert entry.main(["eval", str(straight), "--episodes", "2", "--json", "--transcript"]) == 0
     (told,) = json.loads(capsys.readouterr().out)
     assert (told["steps"], told["max_score"]) == (STEPS, 350)
     assert told["exploring"]["episodes"] == 2
@@ -272,7 +272,7 @@ def test_deep_agents_side_by_side_and_where_the_time_goes(
     sizes = {**DEEP, "episode_steps": 15}
     arguments = ["bench", "train", "zork1", "--story", str(zork_file(119)), "--runs", "2"]
     arguments += [word for name, value in sizes.items() for word in ("--set", f"{name}={value}")]
-    assert cli.main([*arguments, "--agents", "sc", "--json"]) == 0
+    assert entry.main([*arguments, "--agents", "sc", "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
     assert (row["game"], row["runs"]) == ("zork1", 2)
     parts = row["hosting_ms"]

@@ -15,7 +15,7 @@ import pytest
 import grue
 from grue.engine import make as make_module
 from grue.engine.compiled import CompiledEnv
-from grue.engine.hosted import HostedEnv
+from grue.engine.hosted_textworld import HostedEnv
 from grue.errors import CannotCompileError
 from grue.games.gamefile import compiled_path, load_compiled
 
@@ -80,9 +80,9 @@ def test_what_cannot_be_compiled_is_hosted(two_lamps: Path) -> None:
 def test_refusal_is_an_error_that_the_command_line_tells(
     two_lamps: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from grue import cli
+    from grue.cli import entry
 
-    assert cli.main(["compile", str(two_lamps)]) == 1
+    assert entry.main(["compile", str(two_lamps)]) == 1
     out, err = capsys.readouterr()
     assert (out, err) == ("", f"grue: {REASON}\n")
     assert not two_lamps.with_suffix(".grue.npz").exists()
@@ -114,10 +114,10 @@ def test_without_a_file_a_game_is_compiled_now(
 
 
 def test_compile_at_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from grue import cli
+    from grue.cli import entry
 
     path = tmp_path / "one.grue.npz"
-    assert cli.main(["compile", "saladworld-1", "-o", str(path)]) == 0
+    assert entry.main(["compile", "saladworld-1", "-o", str(path)]) == 0
     assert capsys.readouterr().out == f"{path}\n"
     made, shipped = load_compiled(path), load_compiled(compiled_path(grue.load("saladworld-1")))
     assert made.header == shipped.header

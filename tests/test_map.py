@@ -13,9 +13,9 @@ import pytest
 import grue
 from grue.errors import GrueError, UsageError
 from grue.games.game import Exit, Game, Room
-from grue.reports import map as game_map
+from grue.reports import game_map as game_map
+from grue.reports.game_map import contents, door_colour, draw_map
 from grue.reports.layout import OPPOSITE, STEPS, Way, is_straight, lay_out, ways
-from grue.reports.map import contents, door_colour, draw_map
 
 
 def fact(name: str, *arguments: str) -> dict[str, Any]:

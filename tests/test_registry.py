@@ -11,7 +11,7 @@ import pytest
 import grue
 from grue.games.game import Exit, Room, Subtask, Thing
 from grue.games.registry import load_textworld
-from grue.games.stories import Story
+from grue.games.zmachine.story import Story
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 from made_records import ABOUT, made_record, rich
 
 import grue
-from grue.cli import main
+from grue.cli.entry import main
 from grue.experiments.records import read_records, write_record
 from grue.reports.report import report
 from grue.training.config import TrainConfig

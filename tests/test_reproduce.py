@@ -16,15 +16,15 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from grue import cli
+from grue.cli import entry
+from grue.cli.training import StoppedError
 from grue.errors import UsageError
 from grue.experiments.figures import FIGURES, find_figures, parse_conditions
+from grue.experiments.local_processes import share_out
 from grue.experiments.records import read_records
 from grue.experiments.runner import Places, keep_records, run_missing
 from grue.experiments.scales import SCALES, Wish
-from grue.experiments.workers import share_out
 from grue.reports.reproduce import make_wish, spans, tell_missing
-from grue.training.command import StoppedError
 from grue.training.config import TrainConfig
 
 ONLY_TABULAR = ("--levels", "1", "--conditions", "tabular+oracle", "--jobs", "1")
@@ -33,7 +33,7 @@ TABULAR = "saladworld-1-tabular-oracle-seed"
 
 
 def reproduce(out: Path, figure: str, *options: str) -> int:
-    return cli.main(["reproduce", figure, "--scale", "smoke", "--out", str(out), *options])
+    return entry.main(["reproduce", figure, "--scale", "smoke", "--out", str(out), *options])
 
 
 @pytest.fixture(scope="module")
@@ -223,7 +223,7 @@ def test_only_the_missing_seed_is_trained(out: Path, tmp_path: Path) -> None:
 def test_another_scale_in_the_same_folder_is_refused(out: Path, capsys) -> None:
     before = snapshot(out)
     arguments = ["reproduce", "oracle", "--scale", "paper", "--out", str(out), *ONLY_TABULAR]
-    assert cli.main(arguments) == 2
+    assert entry.main(arguments) == 2
     shown = capsys.readouterr().err.splitlines()
     assert shown[-1].startswith("grue: ")
     assert "was trained with" in shown[-1]
@@ -267,7 +267,7 @@ def test_runs_are_shared_out_by_program_the_longest_first(one_program: bool) -> 
 
 
 def complaint(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
-    code = cli.main(["reproduce", *arguments])
+    code = entry.main(["reproduce", *arguments])
     shown = capsys.readouterr()
     assert shown.out == ""
     assert shown.err.count("\n") == 1
@@ -275,7 +275,7 @@ def complaint(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int,
 
 
 def test_list_names_every_figure(capsys) -> None:
-    assert cli.main(["reproduce", "list"]) == 0
+    assert entry.main(["reproduce", "list"]) == 0
     shown = capsys.readouterr().out
     for name, figure in FIGURES.items():
         assert name in shown

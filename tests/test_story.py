@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import grue
-from grue.games.story import read_story
+from grue.games.zmachine.header import read_story
 
 
 @pytest.fixture(scope="module")

@@ -20,8 +20,9 @@ from rich.console import Console
 from small_runs import NAME, Watcher, config, run_cli, same
 
 import grue
-from grue import TrainConfig, cli
+from grue import TrainConfig
 from grue.agents.agent import AgentState, Condition, Losses
+from grue.cli import entry
 from grue.training import events, programs
 from grue.training import train as host
 from grue.training.algorithm import Program, Run, Sums
@@ -248,7 +249,7 @@ def test_other_versions_are_recorded(counting, tmp_path: Path, monkeypatch) -> N
 
 
 def refused(capsys: pytest.CaptureFixture[str], arguments: Sequence[str]) -> str:
-    assert cli.main(arguments) == 2
+    assert entry.main(arguments) == 2
     told = capsys.readouterr()
     assert told.out == ""
     (line,) = told.err.splitlines()

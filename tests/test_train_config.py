@@ -12,7 +12,7 @@ import pytest
 
 import grue
 from grue import TrainConfig
-from grue.training import command
+from grue.cli import training as command
 from grue.training.config import PRESETS, parse_seeds, parse_settings, setting_names
 
 

@@ -12,7 +12,7 @@ import pytest
 from both_engines import Pair
 
 import grue
-from grue import cli
+from grue.cli import entry
 from grue.engine.make import compiled
 from grue.engine.verify import Report, verify
 from grue.games.gamefile import CompiledGame
@@ -163,7 +163,7 @@ def test_reports_add_up() -> None:
 
 
 def test_verify_at_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["verify", "saladworld-1", "--steps", "12", "--seed", "1"]) == 0
+    assert entry.main(["verify", "saladworld-1", "--steps", "12", "--seed", "1"]) == 0
     assert capsys.readouterr().out == "saladworld-1: 12 steps, 0 mismatches\n"
 
 
@@ -175,7 +175,7 @@ def test_verify_at_the_command_line_fails(
     shutil.copy(game.story, story)
     shutil.copy(game.story.with_suffix(".json"), story.with_suffix(".json"))
     wrong_reward().save(story.with_suffix(".grue.npz"))
-    assert cli.main(["verify", str(story), "--steps", "40"]) == 1
+    assert entry.main(["verify", str(story), "--steps", "40"]) == 1
     out, err = capsys.readouterr()
     assert " 0 mismatches" not in out
     assert "reward: real 10, compiled 5" in out

@@ -19,13 +19,13 @@ import numpy as np
 import pytest
 
 import grue
-from grue.engine import workers
+from grue.engine import emulator_pool as workers
 from grue.engine.compiled import CompiledEnv
+from grue.engine.emulator_pool import MOST_FAILURES, Pool, Worker, worker_count
+from grue.engine.emulator_process import AWAKE_SECONDS, OPENING, Ready, Spec
 from grue.engine.environment import Environment
-from grue.engine.hosted import HostedEnv
+from grue.engine.hosted_textworld import HostedEnv
 from grue.engine.pooled import PooledEnv
-from grue.engine.worker import AWAKE_SECONDS, OPENING, Ready, Spec
-from grue.engine.workers import MOST_FAILURES, Pool, Worker, worker_count
 from grue.errors import GrueError
 from grue.games.registry import load_textworld
 from grue.games.tokens import StoryVocabulary
@@ -281,8 +281,8 @@ def test_closing_ends_all_processes(env: PooledEnv, play: Callable[[Any], Any]) 
 
 OTHER_PROGRAM = """
 import sys, time
-from grue.engine.worker import Spec
-from grue.engine.workers import Pool
+from grue.engine.emulator_process import Spec
+from grue.engine.emulator_pool import Pool
 from grue.games.registry import load
 from grue.games.tokens import StoryVocabulary
 pool = Pool(Spec(load("saladworld-1"), 5, StoryVocabulary.of_words(()), 8, False), 1)

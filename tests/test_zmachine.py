@@ -13,9 +13,9 @@ import pytest
 
 import grue
 from grue.games.tokens import tokenize
-from grue.games.zcode import CodeReader
-from grue.games.zmachine import StoryFile
-from grue.games.ztext import TextDecoder
+from grue.games.zmachine.code import CodeReader
+from grue.games.zmachine.story_file import StoryFile
+from grue.games.zmachine.text import TextDecoder
 
 RELEASES = (88, 119)
 

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 import grue
-from grue import cli
+from grue.cli import entry
+from grue.cli.play import follow_walkthrough
 from grue.engine.changes import world_bytes
 from grue.engine.emulator import close_emulator, open_emulator
+from grue.engine.hosted_story import StoryEnv, StoryState
 from grue.engine.step import Step
-from grue.engine.stories import StoryEnv, StoryState
-from grue.games import zork
-from grue.games.stories import Story, read_commands, read_story_game
-from grue.play import follow_walkthrough
+from grue.games.zmachine import zork
+from grue.games.zmachine.story import Story, read_commands, read_story_game
 
 RELEASES = (88, 119)
 WEST_OF_HOUSE = """\
@@ -338,7 +338,7 @@ def test_the_missing_story_is_told_in_one_line(
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     for command in ("train", "play", "walkthrough"):
-        assert cli.main([command, "zork1"]) == 2
+        assert entry.main([command, "zork1"]) == 2
         out, err = capsys.readouterr()
         assert out == ""
         assert err.startswith("grue: Zork I does not come with grue: give its story file with")
@@ -396,9 +396,9 @@ def test_a_story_at_the_command_line(
     zork_file: Callable[[int], Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     story = str(zork_file(119))
-    assert cli.main(["walkthrough", "zork1", "--run", "--story", story]) == 0
+    assert entry.main(["walkthrough", "zork1", "--run", "--story", story]) == 0
     assert capsys.readouterr().out.endswith("score 350/350, game over\n")
-    assert cli.main(["play", story, "--hints"]) == 2
+    assert entry.main(["play", story, "--hints"]) == 2
     assert "play it without --hints" in capsys.readouterr().err
-    assert cli.main(["map", story]) == 2
+    assert entry.main(["map", story]) == 2
     assert "is a Z-machine story, and its world is not known" in capsys.readouterr().err

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from made_records import made_record
 
-from grue import cli
+from grue.cli import entry
 from grue.errors import UsageError
 from grue.experiments.figures import BASELINE, FIGURES
 from grue.experiments.records import Record, read_records, write_record
@@ -38,7 +38,7 @@ def no_story(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def complaint(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    assert cli.main(["reproduce", *arguments]) == 2
+    assert entry.main(["reproduce", *arguments]) == 2
     shown = capsys.readouterr()
     assert shown.out == ""
     assert shown.err.count("\n") == 1
@@ -55,7 +55,7 @@ def test_a_missing_story_is_told_as_by_grue_train(
     out = str(tmp_path / "out")
     told = complaint(capsys, name, "--out", out)
     assert told.startswith("grue: Zork I does not come with grue: give its story file with --story")
-    assert cli.main(["train", "zork1", "--out", out]) == 2
+    assert entry.main(["train", "zork1", "--out", out]) == 2
     assert capsys.readouterr().err == told
     assert not (tmp_path / "out").exists()
 
@@ -142,7 +142,7 @@ def test_records_are_drawn_without_a_story(
         *("drqn-none-no-priority.json", "drqn-none.json"),
     ]
     arguments = ["reproduce", "all", "--scale", "paper", "--draw-only", "--data", str(data)]
-    assert cli.main([*arguments, "--out", str(tmp_path / "out")]) == 0
+    assert entry.main([*arguments, "--out", str(tmp_path / "out")]) == 0
     shown = capsys.readouterr()
     assert f"(--story PATH): {', '.join(ZORK)}" in shown.err
     assert "zork1: drqn (seeds 2-4), drqn with no priority (seeds 2-4), drqn" in shown.out
@@ -217,7 +217,7 @@ def out(zork_file: Callable[[int], Path], tmp_path_factory: pytest.TempPathFacto
 def reproduce(out: Path, *options: str) -> int:
     arguments = ["reproduce", "zork-ablation", "--seeds", "0", "--jobs", "1", "--out", str(out)]
     arguments += ["--conditions", ",".join(f"drqn+{switch}" for switch in SWITCHES)]
-    return cli.main([*arguments, *options])
+    return entry.main([*arguments, *options])
 
 
 def rows_of(run: Path) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from grue.registration import register_soon
+from grue.engine.gym_registration import register_soon
 
 __version__ = "0.1.0"
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+INTERRUPTED = 130
+"""The exit code after Ctrl-C."""
+
 
 class GrueError(Exception):
     """Something failed that is not grue's fault. The command line exits with ``exit_code``."""
@@ -17,6 +20,12 @@ class UsageError(GrueError, ValueError):
 
 class NotRegisteredError(UsageError):
     """An agent or a gate that nobody has registered: perhaps one of the user's own."""
+
+
+class StoppedError(GrueError):
+    """A signal ended the training."""
+
+    exit_code = INTERRUPTED
 
 
 class BrokenFileError(GrueError):

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from grue.engine.emulator import restart_emulator
-from grue.games.stories import Story
+from grue.games.zmachine.story import Story
 
 IDLE = ("look", "wait")
 IDLE_EPISODES, IDLE_STEPS = 8, 24

@@ -10,7 +10,7 @@ from grue.errors import CannotCompileError, UsageError
 from grue.games.game import Game
 from grue.games.gamefile import SUFFIX, CompiledGame, compiled_path, load_compiled
 from grue.games.registry import load
-from grue.games.stories import Story
+from grue.games.zmachine.story import Story
 
 ENGINES = ("auto", "compiled", "hosted")
 
@@ -73,7 +73,7 @@ def _open(game: Game | Story, engine: str, episode_steps: int | None) -> Any:
         except CannotCompileError:
             if engine == "compiled":
                 raise
-    from grue.engine.stories import host
+    from grue.engine.hosted_story import host
 
     return host(game, episode_steps)
 

@@ -17,16 +17,16 @@ import numpy as np
 from jax import Array
 
 from grue.engine.emulator import LARGEST_SEED, check_command, check_seed
+from grue.engine.emulator_pool import Pool
+from grue.engine.emulator_process import Spec, Turn, failed_turns
 from grue.engine.step import Step
-from grue.engine.worker import Spec, Turn, failed_turns
-from grue.engine.workers import Pool
 from grue.errors import UsageError
 from grue.games.game import Game
 from grue.games.gamefile import game_hash
-from grue.games.stories import Story, vocabulary_of
-from grue.games.story import read_story
 from grue.games.tokens import StoryVocabulary, Vocabulary
-from grue.games.zmachine import StoryFile
+from grue.games.zmachine.header import read_story
+from grue.games.zmachine.story import Story, vocabulary_of
+from grue.games.zmachine.story_file import StoryFile
 
 OBSERVATION_LENGTH = 128
 """Words of a text that an agent sees; the end of a longer one is cut off."""

@@ -9,7 +9,7 @@ from typing import Literal
 
 from grue.errors import UsageError
 from grue.experiments.conditions import Condition
-from grue.games import zork
+from grue.games.zmachine import zork
 
 Kind = Literal["bars", "curves", "tasks", "maps"]
 ALL_LEVELS = tuple(range(1, 8))

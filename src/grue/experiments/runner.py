@@ -12,7 +12,8 @@ from pathlib import Path
 
 import jax
 
-from grue.errors import GrueError, UsageError
+from grue.errors import GrueError, StoppedError, UsageError
+from grue.experiments.local_processes import free_cores, train_side_by_side
 from grue.experiments.records import (
     Record,
     check_same,
@@ -24,8 +25,6 @@ from grue.experiments.records import (
     write_record,
 )
 from grue.experiments.scales import Wish, by_level
-from grue.experiments.workers import free_cores, train_side_by_side
-from grue.training.command import StoppedError
 from grue.training.config import TrainConfig, setting_names
 from grue.training.programs import game_of, resolved
 from grue.training.runs import METRICS, read_run, run_name

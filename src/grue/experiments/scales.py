@@ -9,7 +9,7 @@ from typing import Any
 from grue.errors import UsageError
 from grue.experiments.conditions import Condition
 from grue.experiments.figures import Figure
-from grue.games import zork
+from grue.games.zmachine import zork
 from grue.training.config import WITHOUT_NETWORK, TrainConfig, parse_settings
 
 LEVEL = "saladworld-"

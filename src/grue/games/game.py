@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from grue.errors import BrokenFileError, UsageError
-from grue.games.story import read_story
+from grue.games.zmachine.header import read_story
 
 Fact = tuple[str, ...]
 """A predicate and the entities that it holds of: ``("at", "P", "r_0")``."""

@@ -10,9 +10,9 @@ from typing import Any
 
 from grue.errors import UsageError
 from grue.files import expanded
-from grue.games import zork
 from grue.games.game import SUFFIX, Game, read_textworld_game
-from grue.games.stories import Story, read_story_game
+from grue.games.zmachine import zork
+from grue.games.zmachine.story import Story, read_story_game
 
 LEVELS = range(1, 8)
 

@@ -20,7 +20,7 @@ from grue.experiments.figures import (
 )
 from grue.experiments.records import Record
 from grue.experiments.thinning import SOLVED
-from grue.reports.claim import Claim
+from grue.reports.claim_text import Claim
 from grue.reports.criteria import (
     SPEED,
     AnyOf,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 
 from grue.experiments.thinning import SOLVED
-from grue.games import zork
+from grue.games.zmachine import zork
 from grue.reports.claims import WELL, Judged
 from grue.reports.criteria import NEAR, NEAR_POINTS
 from grue.reports.reproduce import tell_levels

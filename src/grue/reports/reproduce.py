@@ -26,11 +26,11 @@ from grue.experiments.records import Record, laid_out
 from grue.experiments.runner import Places, finished, missing, run_missing
 from grue.experiments.scales import Wish, find_scale, game_name, level_of
 from grue.files import expanded, write_atomically
-from grue.games import zork
 from grue.games.registry import load
+from grue.games.zmachine import zork
 from grue.reports.bars import draw_bars
 from grue.reports.curves import NAMES, Missing, Panel, draw_panels, learning_curves
-from grue.reports.maps import draw_maps
+from grue.reports.map_panels import draw_maps
 from grue.training.config import TrainConfig, parse_seeds
 from grue.training.progress import Display
 from grue.training.train import CHECKPOINT_SECONDS

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from grue.experiments.records import Record
-from grue.games import zork
+from grue.games.zmachine import zork
 from grue.reports.curves import describe, switches_of
 from grue.reports.picture import short_number
 from grue.reports.statistics import Estimate, StepsToSolve, interquartile_mean, steps_to_solve

@@ -13,8 +13,8 @@ from grue.experiments.figures import (
     SC,
     SC_MASKING,
 )
-from grue.games import zork
-from grue.reports.claim import Claim
+from grue.games.zmachine import zork
+from grue.reports.claim_text import Claim
 from grue.reports.criteria import (
     HIGHEST,
     NEAR_POINTS,

@@ -18,10 +18,10 @@ from grue.agents.network import ACTIVATIONS
 from grue.agents.registry import AGENTS
 from grue.agents.settings import Settings
 from grue.errors import NotRegisteredError, UsageError
-from grue.games import zork
 from grue.games.game import Game
 from grue.games.registry import known_names
-from grue.games.stories import Story
+from grue.games.zmachine import zork
+from grue.games.zmachine.story import Story
 
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {},

@@ -21,7 +21,7 @@ from grue.files import expanded
 from grue.games.game import Game
 from grue.games.gamefile import SUFFIX
 from grue.games.registry import known_names, load
-from grue.games.stories import Story
+from grue.games.zmachine.story import Story
 from grue.training.algorithm import Program, make_program
 from grue.training.config import TrainConfig
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from typing import Any
 
-from grue.interrupts import end_at_the_next
+from grue.errors import INTERRUPTED
+
+process_is_ours = False
+"""The command line sets this: only then may a second Ctrl-C end the whole process."""
 
 
 class Stop:
@@ -35,4 +39,11 @@ class Stop:
     def _ask(self, number: int, frame: Any) -> None:
         self.asked = True
         self.__exit__()
-        end_at_the_next()
+        if process_is_ours and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, _end)
+
+
+def _end(number: int, frame: Any) -> None:
+    # Not by print, which may be what was interrupted.
+    os.write(2, b"grue: interrupted\n")
+    os._exit(INTERRUPTED)

@@ -10,8 +10,8 @@ import jax
 
 from grue.agents.gating import gate_number
 from grue.errors import UsageError
-from grue.games import zork
 from grue.games.registry import load
+from grue.games.zmachine import zork
 from grue.training.bench import DEEP, Bench, Row, floors, measure_in_turn, row_of
 from grue.training.config import TrainConfig, parse_settings
 

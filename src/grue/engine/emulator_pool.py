@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from grue.engine.worker import (
+from grue.engine.emulator_process import (
     AWAKE_SECONDS,
     OPENING,
     Answer,
@@ -44,7 +44,7 @@ MOST_FAILURES = 20
 VARIABLE = "GRUE_WORKERS"
 PROGRAM = (
     "import sys; sys.path[:] = {path!r}; "
-    "from grue.engine.worker import main; main({handle}, {awake})"
+    "from grue.engine.emulator_process import main; main({handle}, {awake})"
 )
 OTHER_CORES = 2
 """For the training program itself: processes beyond the rest have no core of their own."""

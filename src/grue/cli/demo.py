@@ -1,4 +1,4 @@
-"""Shows that all is well: ``python -m grue.demo [--out FOLDER]``.
+"""Shows that all is well: ``python -m grue.cli.demo [--out FOLDER]``.
 
 Plays the walkthrough of every level on the real game and draws every map; then trains an agent on
 the first level, shows how it plays, and draws how it learned. Fails if a level is not won.
@@ -18,15 +18,15 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from grue.engine.hosted import HostedEnv
-from grue.entry import replace_unreadable
-from grue.errors import GrueError, UsageError
+from grue.cli.entry import replace_unreadable
+from grue.cli.interrupts import whole_process
+from grue.cli.play import follow_walkthrough
+from grue.engine.hosted_textworld import HostedEnv
+from grue.errors import INTERRUPTED, GrueError, UsageError
 from grue.games.game import Game
 from grue.games.registry import game_names, load_textworld
-from grue.interrupts import INTERRUPTED, whole_process
-from grue.play import follow_walkthrough
 from grue.reports.curves import draw_curves
-from grue.reports.map import draw_map
+from grue.reports.game_map import draw_map
 from grue.reports.transcript import print_lines, tell_briefly
 from grue.training.config import TrainConfig
 from grue.training.evaluate import Evaluation, evaluate
@@ -136,7 +136,7 @@ def make_room(out: Path, config: TrainConfig) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m grue.demo", description="A short tour.")
+    parser = argparse.ArgumentParser(prog="python -m grue.cli.demo", description="A short tour.")
     parser.add_argument("--out", type=Path, default=Path("demo"), help="folder for all results")
     parser.add_argument("--steps", type=int, default=CONFIG.steps, help="steps of training")
     given = parser.parse_args(arguments)

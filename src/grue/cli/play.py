@@ -10,17 +10,17 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, cast
 
-from grue.entry import replace_unreadable
+from grue.cli.entry import replace_unreadable
 from grue.errors import GrueError, UsageError
 from grue.games.game import Game
-from grue.games.stories import Story
+from grue.games.zmachine.story import Story
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from grue.engine.hosted import HostedEnv
+    from grue.engine.hosted_story import StoryEnv
+    from grue.engine.hosted_textworld import HostedEnv
     from grue.engine.step import Step
-    from grue.engine.stories import StoryEnv
 
 HELP = """\
 Type what you want to do: go north, take lettuce, put lettuce on counter, inventory, look.
@@ -31,7 +31,7 @@ HISTORY_LINES = 1000
 
 def play(game: Game | Story, hints: bool, seed: int, transcript: Path | None) -> None:
     """Plays until the game ends, or the player leaves it, or the input ends."""
-    from grue.engine.stories import host
+    from grue.engine.hosted_story import host
 
     if hints and isinstance(game, Story):
         raise UsageError(
@@ -64,7 +64,7 @@ def follow_walkthrough(env: HostedEnv | StoryEnv) -> Iterator[Turn]:
 
 def run_walkthrough(game: Game | Story) -> None:
     """Plays a game's walkthrough and prints the score after every command."""
-    from grue.engine.stories import host
+    from grue.engine.hosted_story import host
 
     width = max(len(command) for command in game.walkthrough)
     outcome = None

@@ -14,8 +14,11 @@ from types import ModuleType
 from typing import Any
 
 ENVIRONMENTS = {
-    "grue/SaladWorld-v0": ("grue.gym:SaladWorldEnv", "grue.gym_vector:SaladWorldVectorEnv"),
-    "grue/TextGame-v0": ("grue.gym:TextGameEnv", "grue.gym_vector:TextGameVectorEnv"),
+    "grue/SaladWorld-v0": (
+        "grue.engine.gym:SaladWorldEnv",
+        "grue.engine.gym_vector:SaladWorldVectorEnv",
+    ),
+    "grue/TextGame-v0": ("grue.engine.gym:TextGameEnv", "grue.engine.gym_vector:TextGameVectorEnv"),
 }
 """For each name the environment of one game, and that of many."""
 

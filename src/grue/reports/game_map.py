@@ -264,7 +264,7 @@ def _draw_way(
     end = boxes[way.there].side(OPPOSITE[way.direction])
     east, north = STEPS[way.direction]
     straight = is_straight(way, places)
-    points = [begin, end]
+    points: list[Any] = [begin, end]
     if not straight:
         # It leaves and arrives as the compass says, whatever lies between.
         points[1:1] = [

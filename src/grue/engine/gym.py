@@ -15,12 +15,12 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import read_from_shared_memory
 
+from grue.engine.hosted_story import host
 from grue.engine.step import Step
-from grue.engine.stories import host
 from grue.errors import UsageError
 from grue.games.game import Game
 from grue.games.registry import LEVELS, load
-from grue.games.stories import Story
+from grue.games.zmachine.story import Story
 
 # Stories print the Z-machine's characters, which Jericho reads as Latin text.
 ASCII = "".join(chr(code) for code in range(0x20, 0x7F))

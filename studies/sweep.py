@@ -1,7 +1,7 @@
 """Chooses I_target and ε₁, which the paper leaves open, by short runs on levels 1 and 2.
 
-    python benchmarks/sweep.py --out results/sweep
-    python benchmarks/sweep.py --only-table --out results/sweep
+    python studies/sweep.py --out results/sweep
+    python studies/sweep.py --only-table --out results/sweep
 
 Trains sc with masking at the small preset, one value changed at a time, and writes what each run
 reached: results/sweep/sweep.json and table.md. Each core takes a run at a time.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from grue.games.game import Game
-from grue.reports.map import map_figure
+from grue.reports.game_map import map_figure
 from grue.reports.picture import DOTS, PAPER, save_picture
 
 if TYPE_CHECKING:

@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from grue.engine.hosted_story import StoryEnv, host
 from grue.engine.step import Step
-from grue.engine.stories import StoryEnv, host
 from grue.errors import GrueError
 from grue.games.game import Game
-from grue.games.stories import Story
 from grue.games.tokens import Vocabulary
+from grue.games.zmachine.story import Story
 
 LOOK, INVENTORY = "look", "inventory"
 KEPT_TEXTS = 50_000

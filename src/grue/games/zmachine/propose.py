@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from grue.errors import UsageError
-from grue.games.zgrammar import USUAL_VERBS, Pattern, read_grammar
-from grue.games.zmachine import StoryFile
+from grue.games.zmachine.grammar import USUAL_VERBS, Pattern, read_grammar
+from grue.games.zmachine.story_file import StoryFile
 
 
 def propose(story: StoryFile, limit: int) -> tuple[str, ...]:

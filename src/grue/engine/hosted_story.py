@@ -22,10 +22,10 @@ from grue.engine.emulator import (
     take_command,
 )
 from grue.engine.feedback import tidy
-from grue.engine.hosted import HostedEnv
+from grue.engine.hosted_textworld import HostedEnv
 from grue.engine.step import Step
 from grue.games.game import Game
-from grue.games.stories import Story
+from grue.games.zmachine.story import Story
 
 STATUS_LINE = re.compile(r"\A>[^\n]*\n")
 """Room, score and moves, which the emulator prints first for versions 1 to 3."""

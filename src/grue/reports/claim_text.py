@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from grue.games import zork
+from grue.games.zmachine import zork
 from grue.reports.verdicts import Test
 
 

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from grue.errors import BrokenFileError, UsageError
-from grue.games.story import LENGTH_UNIT, read_story
 from grue.games.tokens import tokenize
-from grue.games.zcode import Code, CodeReader
-from grue.games.ztext import TextDecoder
+from grue.games.zmachine.code import Code, CodeReader
+from grue.games.zmachine.header import LENGTH_UNIT, read_story
+from grue.games.zmachine.text import TextDecoder
 
 GLOBALS_BYTES = 480
 """240 words."""
@@ -77,7 +77,7 @@ class StoryFile:
 
     def propose_commands(self, limit: int = 200) -> tuple[str, ...]:
         """Commands made from the grammar and the objects' names, the likeliest first."""
-        from grue.games.zpropose import propose
+        from grue.games.zmachine.propose import propose
 
         return propose(self, limit)
 

@@ -20,12 +20,12 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from grue.engine.compiled import CompiledEnv, State
+from grue.engine.gym import check_episode_steps, level_name
 from grue.engine.make import compiled, make
 from grue.engine.step import Step
 from grue.errors import CannotCompileError, UsageError
 from grue.games.game import Game
-from grue.games.stories import Story
-from grue.gym import check_episode_steps, level_name
+from grue.games.zmachine.story import Story
 
 Games = tuple[State, Any]
 """The states of all games, and which of them have ended and begin anew at the next step."""

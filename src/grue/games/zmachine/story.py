@@ -15,9 +15,9 @@ from typing import Any
 
 from grue.errors import UsageError
 from grue.games.game import DEFAULT_EPISODE_STEPS, Subtask
-from grue.games.story import read_story
 from grue.games.tokens import StoryVocabulary, tokenize
-from grue.games.zmachine import StoryFile
+from grue.games.zmachine.header import read_story
+from grue.games.zmachine.story_file import StoryFile
 
 LOOK = "look"
 PROPOSED = 200

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from io import TextIOWrapper
 from typing import IO, Any
 
-from grue.errors import GrueError, is_out_of_memory, out_of_memory
-from grue.interrupts import INTERRUPTED, whole_process
+from grue.cli.interrupts import whole_process
+from grue.errors import INTERRUPTED, GrueError, is_out_of_memory, out_of_memory
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -47,7 +47,7 @@ def _outcome(given: Sequence[str]) -> int:
 def _run(given: Sequence[str]) -> int:
     import typer
 
-    from grue.cli import app
+    from grue.cli.app import app
 
     # Typer has no name for what its wrong uses have in common.
     wrong_use: Any = typer.BadParameter.__mro__[2]

@@ -1,7 +1,7 @@
 """Which heads of sc are alive: how many of the hidden units of each ever say anything.
 
-    python benchmarks/heads.py --out results/heads
-    python benchmarks/heads.py --only-table --out results/heads
+    python studies/heads.py --out results/heads
+    python studies/heads.py --only-table --out results/heads
 
 Trains sc without a gate on level 3 at the paper's sizes for a few thousand steps, with each
 activation and either kind of Adam, and then looks at the states of some batches: of each head's

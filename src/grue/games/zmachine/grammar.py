@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from grue.errors import UsageError
 from grue.games.tokens import tokenize
-from grue.games.zcode import LARGE, SMALL
-from grue.games.zmachine import StoryFile, StoryObject
+from grue.games.zmachine.code import LARGE, SMALL
+from grue.games.zmachine.story_file import StoryFile, StoryObject
 
 USUAL_VERBS = (
     *("take", "open", "drop", "put", "insert", "unlock", "close", "enter", "climb", "read", "move"),

@@ -7,19 +7,12 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from grue.errors import GrueError, UsageError
-from grue.interrupts import INTERRUPTED
+from grue.errors import StoppedError, UsageError
 from grue.training.config import TrainConfig, parse_seeds, parse_settings
 from grue.training.progress import Display
 from grue.training.train import Interrupted, RunResult, train_all
 
 COLUMNS = ("run", "steps", "episodes", "score", "fraction_of_subtasks", "folder")
-
-
-class StoppedError(GrueError):
-    """A signal ended the training."""
-
-    exit_code = INTERRUPTED
 
 
 def conditions(

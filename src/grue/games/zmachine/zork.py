@@ -16,7 +16,7 @@ from typing import Any
 
 from grue.errors import UsageError
 from grue.files import expanded
-from grue.games.stories import Story, read_story_game
+from grue.games.zmachine.story import Story, read_story_game
 
 NAME = "zork1"
 VARIABLE = "GRUE_ZORK1"

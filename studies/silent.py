@@ -1,10 +1,10 @@
 """What the paper leaves open, and whether the baseline's failure on level 1 hangs on it.
 
-    python benchmarks/silent.py --out results/silent
-    python benchmarks/silent.py --only-table --out results/silent
+    python studies/silent.py --out results/silent
+    python studies/silent.py --only-table --out results/silent
 
 Trains drqn and sc with all commands at the small preset, one setting changed at a time, for as many
-steps as the baseline just needs with none changed (benchmarks/baseline.py), the baseline with some
+steps as the baseline just needs with none changed (studies/baseline.py), the baseline with some
 of the changes four times as long, and writes what each run reached: results/silent/silent.json and
 table.md. Each core takes a run at a time.
 """

@@ -1,7 +1,7 @@
 """How many steps the baseline and sc need for level 1, which the paper's baseline does not solve.
 
-    python benchmarks/baseline.py --out results/baseline
-    python benchmarks/baseline.py --only-table --out results/baseline
+    python studies/baseline.py --out results/baseline
+    python studies/baseline.py --only-table --out results/baseline
 
 Trains drqn and sc with all commands at the small preset, for more and more steps, ε over half of
 them, and writes what each run reached: results/baseline/baseline.json and table.md. Each core takes

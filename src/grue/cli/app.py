@@ -10,8 +10,9 @@ from typing import Annotated
 import typer
 
 from grue import __version__
-from grue.cli_bench import bench
-from grue.cli_options import (
+from grue.cli.bench import bench
+from grue.cli.entry import replace_unreadable
+from grue.cli.options import (
     CheckpointSeconds,
     CommandsPath,
     GameName,
@@ -19,13 +20,12 @@ from grue.cli_options import (
     StoryPath,
     print_table,
 )
-from grue.entry import main, replace_unreadable
+from grue.cli.own import import_own
 from grue.errors import GrueError
-from grue.games import zork
 from grue.games.game import Game
 from grue.games.registry import game_names, load, load_textworld
-from grue.games.stories import Story
-from grue.own import import_own
+from grue.games.zmachine import zork
+from grue.games.zmachine.story import Story
 
 app = typer.Typer(
     name="grue",
@@ -83,7 +83,7 @@ def play(
     story: StoryPath = None,
 ) -> None:
     """Play a game in the terminal."""
-    from grue.play import play as play_game
+    from grue.cli.play import play as play_game
 
     play_game(load(game, story), hints, seed, transcript)
 
@@ -97,7 +97,7 @@ def walkthrough(
     story: StoryPath = None,
 ) -> None:
     """Print commands that finish a game with the full score."""
-    from grue.play import run_walkthrough
+    from grue.cli.play import run_walkthrough
 
     loaded: Game | Story = load(game, story)
     if not loaded.walkthrough:
@@ -117,7 +117,7 @@ def map_(
     ] = None,
 ) -> None:
     """Draw a game's rooms, ways, doors and things."""
-    from grue.reports.map import draw_map
+    from grue.reports.game_map import draw_map
 
     loaded = load_textworld(game)
     print(draw_map(loaded, output or Path(f"{loaded.name}.png")))
@@ -207,7 +207,7 @@ def train(
     checkpoint_seconds: CheckpointSeconds = 60.0,
 ) -> None:
     """Train agents on a game, with a run folder for every agent, gate and seed."""
-    from grue.training import command
+    from grue.cli import training as command
 
     options = {
         "agent": command.one_of(agent, agents, "agent"),
@@ -343,7 +343,3 @@ def report_(
 
 
 app.add_typer(bench, name="bench")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

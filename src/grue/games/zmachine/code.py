@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
-from grue.games.ztext import TextDecoder
+from grue.games.zmachine.text import TextDecoder
 
 PACKED_UNIT = {1: 2, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 4, 8: 8}
 LARGE, SMALL, VARIABLE, OMITTED = range(4)

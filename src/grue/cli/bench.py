@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from grue.cli_options import StoryPath, print_table
+from grue.cli.options import StoryPath, print_table
 from grue.games.registry import game_names
 
 bench = typer.Typer(help="Measure throughput on this machine.", no_args_is_help=True)
@@ -59,7 +59,7 @@ def bench_train(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Milliseconds of an update, training steps a second, and the machine's matrix rate."""
-    from grue.training.bench_command import measure, table
+    from grue.cli.bench_train import measure, table
 
     chosen = games if game is None else game
     found = measure(chosen, agents, gates, runs, preset, values or (), parts, story)

@@ -1,0 +1,7 @@
+"""``python -m grue.cli``."""
+
+import sys
+
+from grue.cli.entry import main
+
+sys.exit(main())

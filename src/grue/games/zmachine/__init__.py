@@ -1,0 +1,1 @@
+"""Z-machine stories: files, code, texts, grammar, proposed commands, Zork I."""
