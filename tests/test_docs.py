@@ -58,7 +58,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_files_that_are_named_are_there(page: Path) -> None:
-    folders = "tests|benchmarks|results|docs|src"
+    folders = "tests|benchmarks|studies|results|docs|src"
     for name in re.findall(rf"(?<![\w./-])(?:{folders})/[\w./-]*\w", page.read_text()):
         assert (ROOT / name).exists(), name
 
@@ -135,23 +135,46 @@ def solved(label: str, level: int = 3, runs: int = 5) -> str:
     return f"after {least:,} to {most:,}"
 
 
-def test_the_numbers_on_level_3() -> None:
-    text = " ".join((ROOT / "README.md").read_text().split())
-    assert f"{solved('sc + masking')} steps; sc ends" in text
-    sc, baseline = (record("saladworld/saladworld-3", label).final for label in ("sc", "drqn"))
-    ends = f"sc ends with {sc.mean():.3f} of the subtasks and the baseline with"
-    assert f"{ends} {baseline.mean():.3f}" in text
-    oracle = f"sc {solved('sc + oracle')} steps and the baseline {solved('drqn + oracle')}"
-    assert oracle in text
-    assert f"With dropout sc solves it too, {solved('sc + dropout')} steps" in text
-    assert f"with cqlh in four runs of five, {solved('sc + cqlh', runs=4)}" in text
-    assert f"Level 2: with masking sc solves it in every run, {solved('sc + masking', 2)} s" in text
-    assert f"without a gate in three of five, {solved('sc', 2, runs=3)}" in text
-    assert record("saladworld/saladworld-2", "drqn").solved == (None,) * 5
-    assert f"with all commands {solved('drqn', 1)} steps" in text
-    assert f"sc {solved('sc', 1)} and with masking {solved('sc + masking', 1)}" in text
-    gates = [record("saladworld/saladworld-3", f"drqn + {gate}").solved for gate in LEARNED]
-    assert sum(step is not None for steps in gates for step in steps or ()) == 1
+def results_row(label: str) -> str:
+    """How often and when a condition solves levels 1 to 3, as a row of the table in README.md."""
+    cells = []
+    for level in (1, 2, 3):
+        records = read_records([ROOT / "results" / "saladworld" / f"saladworld-{level}"])
+        steps = [step for one in records if one.label == label for step in one.solved or ()]
+        found = sorted(step for step in steps if step is not None)
+        assert len(steps) in (0, 5)
+        ends = " to ".join(dict.fromkeys(f"{step:,}" for step in found[:1] + found[-1:]))
+        cells.append(", ".join(filter(None, (f"{len(found)} of 5", ends))) if steps else "not run")
+    final = record("saladworld/saladworld-3", label).final
+    return f"| {label} | {' | '.join(cells)} | {final.mean():.3f} ± {final.std():.3f} |"
+
+
+def test_the_table_of_results() -> None:
+    page = (ROOT / "README.md").read_text()
+    rows = [line for line in page.splitlines() if re.match(r"\| (drqn|sc)\b", line)]
+    labels = [row.split("|")[1].strip() for row in rows]
+    gates = ("", *(f" + {gate}" for gate in ("dropout", "masking", "cqlh", "oracle")))
+    assert labels == [f"{agent}{gate}" for agent in ("drqn", "sc") for gate in gates]
+    assert rows == [results_row(label) for label in labels]
+    learned = [record("saladworld/saladworld-3", f"drqn + {gate}").solved for gate in LEARNED]
+    steps = [step for some in learned for step in some or ()]
+    found = sum(step is not None for step in steps)
+    assert f"{found} of its {len(steps)} runs with a learned gate" in " ".join(page.split())
+
+
+def test_the_scores_on_zork() -> None:
+    page = (ROOT / "docs" / "zork.md").read_text()
+    rows = re.findall(r"^\| (drqn|sc \+ masking|sc|ae-dqn)\b[^|]*\|(.*)\|$", page, re.MULTILINE)
+    assert len(rows) == 4
+    for label, cells in rows:
+        scores = record("zork/zork1", label).columns["score_average"][:, -1]
+        assert [cell.strip() for cell in cells.split("|")] == [f"{score:.1f}" for score in scores]
+    readme = " ".join((ROOT / "README.md").read_text().split())
+    theirs, ours = (
+        record("zork/zork1", label).columns["score_average"][:, -1] for label in ("ae-dqn", "sc")
+    )
+    assert f"ends with {theirs.mean():.1f} points on average" in readme
+    assert "with {:.1f}, {:.1f} and {:.1f}".format(*ours) in readme
 
 
 @pytest.mark.parametrize("level", [1, 3])
