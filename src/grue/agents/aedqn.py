@@ -12,6 +12,7 @@ the memory has been gone through evenly.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -22,14 +23,13 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from grue.agents import elimination, gating, replay, targets
-from grue.agents.agent import AgentState, Condition, Decision, Episode, Losses
+from grue.agents.agent import AgentState, Decision, Episode, RunParameters, Told
 from grue.agents.convolution import ConvolutionNetwork, ConvolutionSizes, TextConvolution
 from grue.agents.elimination import Bandit, Tally, with_constant
-from grue.agents.gating import GateSettings
 from grue.agents.kernels.adam import moved, moved_all, rates
-from grue.agents.replay import EpisodicReplay, Row
-from grue.agents.settings import Settings
-from grue.engine.environment import Environment
+from grue.agents.registry import Metric, Setup, register
+from grue.agents.replay import EpisodicReplay, ReplayStep
+from grue.agents.settings import ReplaySettings, setting
 from grue.engine.step import Step
 from grue.games.tokens import PADDING
 
@@ -40,6 +40,21 @@ NO_STEP = -1
 
 State = Int[Array, "history words"]
 """The texts of the last states, the newest last; empty ones before the first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EliminationSettings(ReplaySettings):
+    """Sizes and constants are those of its authors' program (docs/agents.md)."""
+
+    state_words: int = setting(128, "words of look and inventory; the rest is cut off", above=0)
+    state_history: int = setting(4, "last states that it sees", above=0)
+    word_vector: int = setting(300, "size of a word's embedding", above=0)
+    value_filters: int = setting(500, "filters of Q, for each height", above=0)
+    elimination_filters: int = setting(30, "filters of E, for each height", above=0)
+    elimination_threshold: float = setting(0.6, "ℓ: commands above it are eliminated", above=0)
+    elimination_confidence: float = setting(1.0, "β: width of the confidence interval", above=0)
+    elimination_ridge: float = setting(0.1, "λ of the linear bandits", above=0)
+    elimination_rows: int = setting(256, "steps that each update adds to the bandits", above=0)
 
 
 class Moments(NamedTuple):
@@ -91,9 +106,10 @@ class EliminationAgent:
 
     heads = 1
 
-    def __init__(self, env: Environment, settings: Settings) -> None:
-        self.settings = settings
-        self.env = env
+    def __init__(self, setup: Setup) -> None:
+        env, settings = setup.env, setup.settings
+        self.settings: EliminationSettings = settings
+        self.env, self.gates = env, setup.gates
         self.length = min(settings.state_words, 2 * env.observation_length)
         self.value_sizes = ConvolutionSizes(
             words=len(env.vocabulary),
@@ -141,7 +157,7 @@ class EliminationAgent:
         self,
         state: AgentState,
         episode: Episode,
-        condition: Condition,
+        parameters: RunParameters,
         epsilon: Float[Array, ""],
         key: PRNGKeyArray,
     ) -> tuple[AgentState, Decision]:
@@ -152,8 +168,8 @@ class EliminationAgent:
         values = learned.values(now)[0]
         middle, kept = self.judge(learned, now)
         admissibility = 1.0 - jnp.clip(middle[0], 0.0, 1.0)
-        gated = gating.candidate_set(
-            gate_key, GateSettings(condition.gate), admissibility, episode.seen.admissible_set
+        gated = self.gates.candidates(
+            gate_key, parameters, admissibility, episode.seen.admissible_set
         )
         both = gated & kept[0]
         candidates = jnp.where(both.any(), both, gated)
@@ -183,11 +199,11 @@ class EliminationAgent:
         before: Episode,
         action: Int[Array, ""],
         after: Episode,
-        condition: Condition,
-    ) -> AgentState:
+        parameters: RunParameters,
+    ) -> tuple[AgentState, Told]:
         """Stores the step."""
         step = after.seen
-        row = Row(
+        row = ReplayStep(
             before.memory[-1],
             before.seen.score,
             action,
@@ -199,18 +215,18 @@ class EliminationAgent:
             observation=after.memory[-1], score=step.score, action=jnp.full_like(action, NO_STEP)
         )
         over = step.terminated | step.truncated
-        return state._replace(kept=replay.add(state.kept, row, last, over))
+        return state._replace(kept=replay.add(state.kept, row, last, over)), {}
 
     def update(
-        self, state: AgentState, condition: Condition, key: PRNGKeyArray
-    ) -> tuple[Learned, Losses]:
+        self, state: AgentState, parameters: RunParameters, key: PRNGKeyArray
+    ) -> tuple[Learned, Told]:
         """A minibatch for Q and E, and more of the memory for the bandits."""
         for_batch, for_dropout = jax.random.split(key)
         with jax.named_scope("sample"):
             batch = self.sample(state.kept, for_batch)
-        learned, losses = self.learn(state.learned, batch, for_dropout)
+        learned, told = self.learn(state.learned, batch, for_dropout)
         with jax.named_scope("study"):
-            return learned._replace(study=self.study(learned.study, state.kept)), losses
+            return learned._replace(study=self.study(learned.study, state.kept)), told
 
     def sample(self, memory: EpisodicReplay, key: PRNGKeyArray) -> Batch:
         """Single steps: an episode, then a step of it, each as likely as another."""
@@ -239,7 +255,7 @@ class EliminationAgent:
         same = jnp.cumprod(same[:, ::-1], axis=1)[:, ::-1] == 1
         return jnp.where(same[..., None], rows.observation, PADDING)
 
-    def learn(self, learned: Learned, batch: Batch, key: PRNGKeyArray) -> tuple[Learned, Losses]:
+    def learn(self, learned: Learned, batch: Batch, key: PRNGKeyArray) -> tuple[Learned, Told]:
         """One step of gradient descent on (y - Q)² and one on (e - E)²."""
         y = self.targets(learned, batch)
 
@@ -270,7 +286,7 @@ class EliminationAgent:
             eliminator=eliminator,
             eliminator_moments=eliminator_moments,
         )
-        return after, Losses(q, e, accuracy)
+        return after, {"q_loss": q, "classifier_loss": e, "classifier_accuracy": accuracy}
 
     def targets(self, learned: Learned, batch: Batch) -> Float[Array, " batch"]:
         """y = r + γ max Q⁻ over what is not eliminated after the step."""
@@ -341,3 +357,18 @@ def _of_action(
     values: Float[Array, "batch commands"], action: Int[Array, " batch"]
 ) -> Float[Array, " batch"]:
     return jnp.take_along_axis(values, action[:, None], axis=1)[:, 0]
+
+
+register(
+    "ae-dqn",
+    True,
+    settings=EliminationSettings,
+    metrics=(
+        Metric("q_loss", "the mean of (y - Q)²"),
+        Metric("classifier_loss", "the mean of (1 - e_t - E)²"),
+        Metric("classifier_accuracy", "how often E < 1/2 agrees with e_t on the commands taken"),
+    ),
+    estimates=True,
+    look_and_inventory=True,
+    summary="action elimination (Zahavy et al. 2018), which is told look and inventory",
+)(EliminationAgent)

@@ -1,7 +1,8 @@
 """What an agent is: seven pure functions, the same for every run of a program.
 
 ``AgentState`` has two parts. ``learned`` is what an update changes (weights, moments); ``kept`` is
-what only play changes (the memory, the scores seen). An update reads both and returns the first.
+what only play changes (the replay memory, the scores seen). An update reads both and returns the
+first.
 """
 
 from __future__ import annotations
@@ -12,16 +13,22 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from grue.engine.step import Step
 
+Told = dict[str, Float[Array, ""]]
+"""Values of the metric columns that an agent has declared, by name."""
 
-class Condition(NamedTuple):
+
+class RunParameters(NamedTuple):
     """What may differ between the runs of one program: numbers, not branches."""
 
     gate: Int[Array, ""]
+    """Its place among the gates that the program was built with."""
     heads: Int[Array, ""]
     positive_fraction: Float[Array, ""]
     negative_fraction: Float[Array, ""]
     look_every: Int[Array, ""]
     """0: never."""
+    softness: Float[Array, ""]
+    """ε₁ of the gate; 0 in greedy play."""
 
 
 class AgentState(NamedTuple):
@@ -45,7 +52,7 @@ class Episode(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """A command, and what was thought of all of them."""
+    """A command, and what the agent computed for all of them."""
 
     action: Int[Array, ""]
     memory: Any
@@ -53,15 +60,8 @@ class Decision(NamedTuple):
     head: Int[Array, ""]
     candidates: Bool[Array, " commands"]
     values: Float[Array, " commands"]
-    admissibility: Float[Array, " commands"]
-    """ξ̂; zeros for an agent without a classifier."""
-
-
-class Losses(NamedTuple):
-    q: Float[Array, ""]
-    classifier: Float[Array, ""]
-    accuracy: Float[Array, ""]
-    """How often ξ̂ ≥ 1/2 agrees with e_t on the commands that were taken."""
+    admissibility: Float[Array, " commands"] | None
+    """ξ̂; None for an agent that does not estimate it."""
 
 
 @runtime_checkable
@@ -70,7 +70,7 @@ class Agent(Protocol):
     """The most heads that a run of the program has."""
 
     def init(self, key: PRNGKeyArray) -> AgentState:
-        """Weights from the key, nothing seen."""
+        """Initial weights from the key, an empty memory."""
         ...
 
     def start(self, state: AgentState) -> Any:
@@ -81,7 +81,7 @@ class Agent(Protocol):
         self,
         state: AgentState,
         episode: Episode,
-        condition: Condition,
+        parameters: RunParameters,
         epsilon: Float[Array, ""],
         key: PRNGKeyArray,
     ) -> tuple[AgentState, Decision]:
@@ -89,7 +89,7 @@ class Agent(Protocol):
         ...
 
     def perceive(self, memory: Any, game: Any, seen: Step) -> Any:
-        """The memory of ``act`` once the step is seen: for what is known before the next one."""
+        """The memory that ``act`` returned, updated with the step that followed."""
         ...
 
     def observe(
@@ -98,15 +98,15 @@ class Agent(Protocol):
         before: Episode,
         action: Int[Array, ""],
         after: Episode,
-        condition: Condition,
-    ) -> AgentState:
-        """Takes in a step: remembers it, or learns from it at once."""
+        parameters: RunParameters,
+    ) -> tuple[AgentState, Told]:
+        """Stores a step, or learns from it at once; returns the step's declared metrics."""
         ...
 
     def update(
-        self, state: AgentState, condition: Condition, key: PRNGKeyArray
-    ) -> tuple[Any, Losses]:
-        """``learned`` after one update."""
+        self, state: AgentState, parameters: RunParameters, key: PRNGKeyArray
+    ) -> tuple[Any, Told]:
+        """``learned`` after one update, and the update's declared metrics."""
         ...
 
     def copy_to_target(self, learned: Any) -> Any:

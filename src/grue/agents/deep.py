@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -10,15 +12,66 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from grue.agents import contexts, gating, learner, replay
-from grue.agents.agent import AgentState, Condition, Decision, Episode, Losses
+from grue.agents.agent import AgentState, Decision, Episode, RunParameters, Told
 from grue.agents.contexts import ScoreContexts
-from grue.agents.gating import GateSettings
-from grue.agents.learner import Learner, LearnerSettings
-from grue.agents.network import Memory, Network, NetworkSizes
-from grue.agents.replay import EpisodicReplay, Row, Sequences
-from grue.agents.settings import Settings
-from grue.engine.environment import Environment
+from grue.agents.kernels.select import PRECISIONS
+from grue.agents.learner import Learner, Learning
+from grue.agents.network import ACTIVATIONS, Memory, Network, NetworkSizes
+from grue.agents.registry import Metric, Setup, register
+from grue.agents.replay import EpisodicReplay, Fields, ReplayStep, Sequences
+from grue.agents.settings import ReplaySettings, setting
 from grue.engine.step import Step
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeepSettings(ReplaySettings):
+    embedding: int = setting(20, "size of a word's embedding", above=0)
+    encoder: int = setting(64, "units of the text encoder Φ_R", above=0)
+    context: int = setting(512, "units of the context LSTM H", above=0)
+    hidden: int = setting(128, "hidden units of Φ_A and Φ_C", above=0)
+    activation: str = setting(
+        "elu", "of the hidden units; with relu heads die", choices=ACTIVATIONS
+    )
+    heads: int | None = setting(None, "K; by default 1 for drqn and 5 for sc", above=0)
+    positive_fraction: float = setting(
+        0.25, "τ_p: share of the batch from episodes with a positive reward", least=0, most=1
+    )
+    negative_fraction: float = setting(
+        0.25, "τ_n: share of the batch from episodes with a negative reward", least=0, most=1
+    )
+    sequence_length: int = setting(15, "l: steps of a sequence", above=0)
+    minimum_history: int = setting(6, "n: first steps of a sequence without an error", least=0)
+    past_end: bool = setting(
+        False, "sequences may run past the episode's end, so that its last steps are drawn as often"
+    )
+    adam_by_head: bool = setting(True, "an Adam for each head; else one for all heads")
+    consistent_with_next: bool = setting(
+        True, "CQLH with Q(h_{t+1}, a_t), as in the appendix; else Q(h_t, a_t), as in equation (4)"
+    )
+    oracle_in_targets: bool = setting(
+        True, "with the oracle the maximum in a target is over the admissible commands"
+    )
+    precision: str = setting(
+        "auto", "of the context LSTM's products; auto: bfloat16 on a GPU", choices=PRECISIONS
+    )
+
+    def conflict(self) -> str | None:
+        """What does not fit together."""
+        if self.positive_fraction + self.negative_fraction > 1:
+            return "positive_fraction and negative_fraction are at most 1 together"
+        if self.minimum_history >= self.sequence_length:
+            return (
+                f"minimum_history must be less than sequence_length, {self.sequence_length}, "
+                f"not {self.minimum_history}"
+            )
+        return None
+
+
+METRICS = (
+    Metric("q_loss", "the mean of (y - Q)²"),
+    Metric("classifier_loss", "the cross-entropy of ξ̂ and e_t"),
+    Metric("classifier_accuracy", "how often ξ̂ ≥ 1/2 agrees with e_t on the commands taken"),
+)
 
 
 class Kept(NamedTuple):
@@ -27,22 +80,46 @@ class Kept(NamedTuple):
 
 
 class DeepAgent:
-    def __init__(self, env: Environment, settings: Settings, heads: int) -> None:
-        self.heads = heads
-        self.settings = settings
+    """An agent of your own may override its first four methods."""
+
+    def __init__(self, setup: Setup) -> None:
+        env, settings = setup.env, setup.settings
+        self.settings: DeepSettings = settings
+        self.gates = setup.gates
+        self.heads = setup.heads
         self.look = env.commands.index("look")
         self.observation_length = env.observation_length
         self.command_words = np.asarray(env.vocabulary.table(env.commands))
         self.sizes = NetworkSizes(
             words=len(env.vocabulary),
             commands=len(env.commands),
-            heads=heads,
+            heads=setup.heads,
             embedding=settings.embedding,
             encoder=settings.encoder,
             context=settings.context,
             hidden=settings.hidden,
             activation=settings.activation,
         )
+
+    # What an agent of one's own may change
+
+    def make_network(self, key: PRNGKeyArray) -> Network:
+        """θ"""
+        return Network(self.sizes, key)
+
+    def fields(self) -> Mapping[str, jax.ShapeDtypeStruct]:
+        """Further fields of a step in the replay memory: shape and type of each."""
+        return {}
+
+    def fields_of(self, state: AgentState, before: Episode, after: Episode) -> Fields:
+        """Their values for a step."""
+        return {}
+
+    def rewards(self, state: AgentState, steps: ReplayStep) -> Float[Array, "batch steps"]:
+        """What is learned from; the replay memory is balanced by the game's reward alone."""
+        return steps.reward
+
+    # The seven functions of an agent
 
     def init(self, key: PRNGKeyArray) -> AgentState:
         """θ, θ⁻ ← θ, D = {}, J = {}"""
@@ -52,14 +129,10 @@ class DeepAgent:
             self.observation_length,
             self.sizes.words,
             commands=self.sizes.commands if self.settings.oracle_in_targets else 0,
+            fields=self.fields(),
         )
-        return AgentState(
-            learner.init(network, self._learner_settings()), Kept(memory, contexts.init())
-        )
-
-    def make_network(self, key: PRNGKeyArray) -> Network:
-        """θ. An agent with another part overrides this."""
-        return Network(self.sizes, key)
+        learned = learner.init(network, self.settings.precision)
+        return AgentState(learned, Kept(memory, contexts.init()))
 
     def start(self, state: AgentState) -> Memory:
         return state.learned.network.memory()
@@ -68,14 +141,14 @@ class DeepAgent:
         self,
         state: AgentState,
         episode: Episode,
-        condition: Condition,
+        parameters: RunParameters,
         epsilon: Float[Array, ""],
         key: PRNGKeyArray,
     ) -> tuple[AgentState, Decision]:
         network: Network = state.learned.network
         gate_key, choice_key = jax.random.split(key)
         # k = J(u_t)
-        known, head = contexts.assign(state.kept.contexts, episode.seen.score, condition.heads)
+        known, head = contexts.assign(state.kept.contexts, episode.seen.score, parameters.heads)
         # h_t = H(k)[w_t, h_{t-1}], then Q(h_t, ·, u_t) = Φ_A(k)(h_t) and ξ̂(h_t, ·) = Φ_C(h_t)
         previous = jnp.where(episode.previous < 0, self.look, episode.previous)
         words = jnp.asarray(self.command_words)[previous]
@@ -84,11 +157,8 @@ class DeepAgent:
         memory, outputs = network.step(head, episode.memory, inputs, working.weights)
         admissibility = jax.nn.sigmoid(outputs.logits)
         # Â_t, then ε-greedy on it
-        candidates = gating.candidate_set(
-            gate_key,
-            GateSettings(condition.gate, self.settings.threshold, self.settings.softness),
-            admissibility,
-            episode.seen.admissible_set,
+        candidates = self.gates.candidates(
+            gate_key, parameters, admissibility, episode.seen.admissible_set
         )
         action = gating.choose(choice_key, outputs.values, candidates, epsilon)
         decision = Decision(action, memory, head, candidates, outputs.values, admissibility)
@@ -104,15 +174,15 @@ class DeepAgent:
         before: Episode,
         action: Int[Array, ""],
         after: Episode,
-        condition: Condition,
-    ) -> AgentState:
+        parameters: RunParameters,
+    ) -> tuple[AgentState, Told]:
         """Stores the step in D."""
         seen, step = before.seen, after.seen
         now, then = (
             each.admissible_set if self.settings.oracle_in_targets else None
             for each in (seen, step)
         )
-        row = Row(
+        row = ReplayStep(
             seen.observation,
             seen.score,
             action,
@@ -120,49 +190,53 @@ class DeepAgent:
             step.admissible,
             step.terminated,
             now,
+            self.fields_of(state, before, after),
         )
         last = row._replace(observation=step.observation, score=step.score, admissible_set=then)
         over = step.terminated | step.truncated
         memory = replay.add(state.kept.replay, row, last, over)
-        return state._replace(kept=state.kept._replace(replay=memory))
+        return state._replace(kept=state.kept._replace(replay=memory)), {}
 
     def update(
-        self, state: AgentState, condition: Condition, key: PRNGKeyArray
-    ) -> tuple[Learner, Losses]:
+        self, state: AgentState, parameters: RunParameters, key: PRNGKeyArray
+    ) -> tuple[Learner, Told]:
         """A minibatch from D, then gradient descent on L(θ)."""
         with jax.named_scope("sample"):
-            batch = self.sample(state, condition, key)
-        settings = self._learner_settings(condition)
+            batch = self.sample(state, parameters, key)
+        rows = batch.rows._replace(reward=self.rewards(state, batch.rows))
+        learning = Learning(self.settings, self.gates, parameters, self.look)
         return learner.update(
-            state.learned, batch, state.kept.contexts, jnp.asarray(self.command_words), settings
+            state.learned,
+            batch._replace(rows=rows),
+            state.kept.contexts,
+            jnp.asarray(self.command_words),
+            learning,
         )
 
-    def sample(self, state: AgentState, condition: Condition, key: PRNGKeyArray) -> Sequences:
+    def sample(self, state: AgentState, parameters: RunParameters, key: PRNGKeyArray) -> Sequences:
+        settings = self.settings
         return replay.sample(
             key,
             state.kept.replay,
-            self.settings.batch_size,
-            self.settings.sequence_length,
-            condition.positive_fraction,
-            condition.negative_fraction,
+            settings.batch_size,
+            settings.sequence_length,
+            parameters.positive_fraction,
+            parameters.negative_fraction,
+            settings.minimum_history + 1 if settings.past_end else None,
         )
 
     def copy_to_target(self, learned: Learner) -> Learner:
         return learner.copy_to_target(learned)
 
-    def _learner_settings(self, condition: Condition | None = None) -> LearnerSettings:
-        settings = self.settings
-        return LearnerSettings(
-            gate=gating.NONE if condition is None else condition.gate,
-            look=self.look,
-            heads=self.heads if condition is None else condition.heads,
-            discount=settings.discount,
-            learning_rate=settings.learning_rate,
-            gradient_clip=settings.gradient_clip,
-            minimum_history=settings.minimum_history,
-            consistent_with_next=settings.consistent_with_next,
-            oracle_in_targets=settings.oracle_in_targets,
-            huber=settings.huber,
-            adam_by_head=settings.adam_by_head,
-            precision=settings.precision,
-        )
+
+DEEP: dict[str, Any] = {
+    "settings": DeepSettings,
+    "metrics": METRICS,
+    "classifier": True,
+    "estimates": True,
+}
+"""What agents on this network declare beside their name."""
+register("drqn", True, summary="the baseline: one head whatever the score", **DEEP)(DeepAgent)
+register("sc", True, heads=5, summary="score contextualisation: a head for each score", **DEEP)(
+    DeepAgent
+)

@@ -1,20 +1,23 @@
 """Action gating: which commands may be tried now (the paper's candidate set).
 
-A gate is known by a small integer, so that runs with different gates can share one program: every
-gate is computed, and the run's own is taken. Where the set would be empty all commands are allowed.
-A gate of your own joins them with ``register`` (docs/extending.md).
+A run's gate is a number in its program, so that runs with different gates share one: every gate of
+the program is computed, and the run's own is taken. Where the set would be empty all commands are
+allowed. A gate of your own joins with ``register`` (docs/extending.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from grue.errors import UsageError
+from grue.agents.agent import RunParameters
+from grue.agents.registry import Registry
+from grue.agents.settings import NoSettings, setting
 
 
 class Belief(NamedTuple):
@@ -25,8 +28,8 @@ class Belief(NamedTuple):
     """ξ̂, the classifier's estimate."""
     admissible_set: Bool[Array, " commands"]
     """The oracle."""
-    threshold: float | Float[Array, ""]
-    """c"""
+    settings: Any
+    """The gate's own."""
 
 
 class After(NamedTuple):
@@ -42,6 +45,18 @@ class After(NamedTuple):
     """max_a Q(h_{t+1}, a) over what the oracle allows then."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class SoftSettings:
+    """Of gates that now and then allow all commands."""
+
+    softness: float = setting(0.1, "ε₁: how often the gate allows all commands", least=0, most=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaskingSettings(SoftSettings):
+    threshold: float = setting(0.001, "c: masking keeps commands with ξ̂ ≥ c", least=0, most=1)
+
+
 def everything(belief: Belief) -> Bool[Array, " commands"]:
     return jnp.ones_like(belief.admissible_set)
 
@@ -51,12 +66,18 @@ def best(after: After) -> Float[Array, "*batch"]:
 
 
 class Gate(NamedTuple):
+    """The declaration of a gate."""
+
     candidates: Callable[[Belief], Bool[Array, " commands"]] = everything
     value: Callable[[After], Float[Array, "*batch"]] = best
     classifier: bool = False
     """Whether it needs Φ_C."""
-    soft: bool = False
-    """Whether it steps aside now and then: the paper's ε₁."""
+    oracle: bool = False
+    """Whether it needs to be told the admissible commands."""
+    settings: type = NoSettings
+    """With ``SoftSettings``, or a subclass, all commands are allowed now and then: ε₁."""
+    summary: str = ""
+    """One line for ``grue agents``."""
 
 
 def drop_out(belief: Belief) -> Bool[Array, " commands"]:
@@ -67,7 +88,7 @@ def drop_out(belief: Belief) -> Bool[Array, " commands"]:
 
 def mask(belief: Belief) -> Bool[Array, " commands"]:
     """Commands with ξ̂ ≥ c."""
-    return belief.admissibility >= belief.threshold
+    return belief.admissibility >= belief.settings.threshold
 
 
 def consistent(after: After) -> Float[Array, "*batch"]:
@@ -80,54 +101,91 @@ def alternate(after: After) -> Float[Array, "*batch"]:
     return after.admissibility * after.best
 
 
-GATES: dict[str, Gate] = {
-    "none": Gate(),
-    "oracle": Gate(lambda belief: belief.admissible_set, value=lambda after: after.best_admissible),
-    "dropout": Gate(drop_out, classifier=True, soft=True),
-    "masking": Gate(mask, classifier=True, soft=True),
-    "cqlh": Gate(value=consistent, classifier=True),
-    "acqlh": Gate(value=alternate, classifier=True),
-}
-NONE, ORACLE, DROPOUT, MASKING, CQLH, ACQLH = range(len(GATES))
+GATES: Registry[Gate] = Registry("gate")
 
 
 def register(name: str, gate: Gate) -> None:
     """Makes a gate known under a name."""
-    GATES[name] = gate
+    GATES.add(name, gate)
 
 
-def gate_number(name: str) -> int:
-    if name not in GATES:
-        raise UsageError(f"there is no gate {name!r}; the gates are {', '.join(GATES)}")
-    return list(GATES).index(name)
+def _built_in(name: str, *parts: Any, **declared: Any) -> None:
+    GATES.add(name, Gate(*parts, **declared), built_in=True)
 
 
-def uses_classifier(gate: int | Int[Array, ""]) -> Bool[Array, ""]:
-    """Whether a gate needs Φ_C."""
-    return jnp.array([each.classifier for each in GATES.values()])[gate]
+_built_in("none", summary="all commands may be tried")
+_built_in(
+    "oracle",
+    lambda belief: belief.admissible_set,
+    lambda after: after.best_admissible,
+    oracle=True,
+    summary="only the commands that the game says are admissible",
+)
+_built_in(
+    "dropout",
+    drop_out,
+    classifier=True,
+    settings=SoftSettings,
+    summary="each command with the probability ξ̂ that it is admissible",
+)
+_built_in(
+    "masking",
+    mask,
+    classifier=True,
+    settings=MaskingSettings,
+    summary="the commands whose ξ̂ is at least the threshold",
+)
+_built_in(
+    "cqlh",
+    value=consistent,
+    classifier=True,
+    summary="all commands; ξ̂ weighs the value in the targets",
+)
+_built_in(
+    "acqlh",
+    value=alternate,
+    classifier=True,
+    summary="as cqlh, without the value of staying in the same state",
+)
 
 
-class GateSettings(NamedTuple):
-    gate: int | Int[Array, ""]
-    threshold: float | Float[Array, ""] = 0.001
-    """Masking keeps commands that are at least so likely to be admissible: the paper's c."""
-    softness: float | Float[Array, ""] = 0.0
-    """How often the soft gates allow all commands: the paper's ε₁."""
+class GateSet(NamedTuple):
+    """The gates that a program is built with: a run's gate is its number among them."""
+
+    gates: tuple[Gate, ...]
+    settings: tuple[Any, ...]
+
+    def candidates(
+        self,
+        key: PRNGKeyArray,
+        parameters: RunParameters,
+        admissibility: Float[Array, " commands"],
+        admissible_set: Bool[Array, " commands"],
+    ) -> Bool[Array, " commands"]:
+        """The commands that may be chosen. CQLH and ACQLH allow all and act on the targets."""
+        draw, soften = jax.random.split(key)
+        beliefs = [Belief(draw, admissibility, admissible_set, own) for own in self.settings]
+        sets = [gate.candidates(own) for gate, own in zip(self.gates, beliefs, strict=True)]
+        allowed = jnp.stack(sets)[parameters.gate]
+        soft = jax.random.uniform(soften) < parameters.softness
+        return jnp.where(soft | ~allowed.any(), everything(beliefs[0]), allowed)
+
+    def value(self, number: int | Int[Array, ""], after: After) -> Float[Array, "*batch"]:
+        """The value after a step, by the run's gate."""
+        return jnp.stack([gate.value(after) for gate in self.gates])[number]
+
+    def uses_classifier(self, number: int | Int[Array, ""]) -> Bool[Array, ""]:
+        """Whether a run's gate needs Φ_C."""
+        return jnp.array([gate.classifier for gate in self.gates])[number]
 
 
-def candidate_set(
-    key: PRNGKeyArray,
-    settings: GateSettings,
-    admissibility: Float[Array, " commands"],
-    admissible_set: Bool[Array, " commands"],
-) -> Bool[Array, " commands"]:
-    """The commands that may be chosen. CQLH and ACQLH allow all and act on the targets."""
-    draw, soften = jax.random.split(key)
-    belief = Belief(draw, admissibility, admissible_set, settings.threshold)
-    allowed = jnp.stack([gate.candidates(belief) for gate in GATES.values()])[settings.gate]
-    may_be_soft = jnp.array([gate.soft for gate in GATES.values()])[settings.gate]
-    soft = may_be_soft & (jax.random.uniform(soften) < settings.softness)
-    return jnp.where(soft | ~allowed.any(), everything(belief), allowed)
+def registered_gates(settings: Mapping[str, Any] | None = None) -> GateSet:
+    """All gates that are registered now, with their default settings where none are given."""
+    given = settings or {}
+    return GateSet(
+        tuple(GATES.values()),
+        tuple(given.get(name, gate.settings()) for name, gate in GATES.items()),
+    )
 
 
 def choose(
@@ -143,12 +201,13 @@ def choose(
     return jnp.where(jax.random.uniform(explore) < epsilon, uniform, greedy)
 
 
-def annealed_epsilon(
-    step: int | Int[Array, ""],
-    start: float = 1.0,
-    end: float = 0.1,
-    over: int = 1_000_000,
-) -> Float[Array, ""]:
-    """ε falls in a straight line from ``start`` to ``end`` over so many steps, then stays."""
-    done = jnp.clip(jnp.asarray(step, jnp.float32) / over, 0.0, 1.0)
-    return start + (end - start) * done
+def annealed_epsilon(step: Any, start: float, end: float, over: int) -> Any:
+    """ε falls in a straight line from ``start`` to ``end`` over so many steps, then stays.
+
+    On the host a Python number, in a program an array.
+    """
+    if isinstance(step, int):
+        done: Any = min(step / over, 1.0)
+    else:
+        done = jnp.clip(jnp.asarray(step, jnp.float32) / over, 0.0, 1.0)
+    return start * (1.0 - done) + end * done

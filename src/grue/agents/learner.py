@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import equinox as eqx
 import jax
@@ -10,35 +10,28 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from grue.agents import contexts, optimiser, targets
-from grue.agents.agent import Losses
+from grue.agents.agent import RunParameters, Told
 from grue.agents.contexts import ScoreContexts
-from grue.agents.gating import uses_classifier
+from grue.agents.gating import GateSet
 from grue.agents.kernels import select
 from grue.agents.kernels.select import Weights
 from grue.agents.kernels.texts import Pool, padded, pool, rows_of
 from grue.agents.network import Network, Outputs
 from grue.agents.optimiser import AdamState
-from grue.agents.replay import Row, Sequences
+from grue.agents.replay import ReplayStep, Sequences
+
+if TYPE_CHECKING:
+    from grue.agents.deep import DeepSettings
 
 
-class LearnerSettings(NamedTuple):
-    """What the paper sets, and what it leaves open (docs/agents.md)."""
+class Learning(NamedTuple):
+    """How a run learns."""
 
-    gate: int | Int[Array, ""]
+    settings: DeepSettings
+    gates: GateSet
+    parameters: RunParameters
     look: int
     """The number of the command "look": it stands for a_0, before any command."""
-    heads: int | Int[Array, ""] = 5
-    discount: float | Float[Array, ""] = 0.9
-    learning_rate: float = 0.001
-    gradient_clip: float = 5.0
-    minimum_history: int = 6
-    consistent_with_next: bool = True
-    """CQLH in the form of the appendix, Q(h_{t+1}, a_t); else of equation (4), Q(h_t, a_t)."""
-    oracle_in_targets: bool = True
-    """Whether the oracle's set bounds the maximum in the targets of its gate, too."""
-    huber: bool = False
-    adam_by_head: bool = True
-    precision: str = "auto"
 
 
 class Working(NamedTuple):
@@ -59,9 +52,9 @@ class Learner(NamedTuple):
     optimiser: AdamState
 
 
-def init(network: Network, settings: LearnerSettings) -> Learner:
+def init(network: Network, precision: str) -> Learner:
     """θ⁻ ← θ"""
-    weights = select.in_working_type(network.context.weights, settings.precision)
+    weights = select.in_working_type(network.context.weights, precision)
     working = Working(network.encoder.table(), weights)
     return copy_to_target(Learner(network, working, network, optimiser.init(network)))
 
@@ -79,16 +72,15 @@ def update(
     batch: Sequences,
     known: ScoreContexts,
     command_words: Int[Array, "commands words"],
-    settings: LearnerSettings,
-) -> tuple[Learner, Losses]:
+    learning: Learning,
+) -> tuple[Learner, Told]:
     """One gradient step on L(θ)."""
+    working, settings = learner.working.weights, learning.settings
 
-    working = learner.working.weights
+    def objective(network: Network) -> tuple[Array, tuple[Told, Array]]:
+        return loss(network, working, learner.target, batch, known, command_words, learning)
 
-    def objective(network: Network) -> tuple[Array, tuple[Losses, Array]]:
-        return loss(network, working, learner.target, batch, known, command_words, settings)
-
-    slope, (losses, used) = eqx.filter_grad(objective, has_aux=True)(learner.network)
+    slope, (told, used) = eqx.filter_grad(objective, has_aux=True)(learner.network)
     with jax.named_scope("optimise"):
         network, state, working = optimiser.update(
             learner.network,
@@ -101,7 +93,7 @@ def update(
             settings.adam_by_head,
         )
     after = Working(network.encoder.table(), working)
-    return Learner(network, after, learner.target, state), losses
+    return Learner(network, after, learner.target, state), told
 
 
 def loss(
@@ -111,47 +103,51 @@ def loss(
     batch: Sequences,
     known: ScoreContexts,
     command_words: Int[Array, "commands words"],
-    settings: LearnerSettings,
-) -> tuple[Float[Array, ""], tuple[Losses, Bool[Array, " heads"]]]:
+    learning: Learning,
+) -> tuple[Float[Array, ""], tuple[Told, Bool[Array, " heads"]]]:
     """L(θ): the mean over the updated states of (y - Q)² and, for learned gates, the BCE.
 
     The first n states of a sequence are history alone: nothing is asked of them. Beside the loss
     its parts, and which heads took part.
     """
+    settings, parameters = learning.settings, learning.parameters
     n = settings.minimum_history
-    heads = jax.vmap(jax.vmap(lambda score: contexts.head(known, score, settings.heads)))(
+    heads = jax.vmap(jax.vmap(lambda score: contexts.head(known, score, parameters.heads)))(
         batch.rows.score
     ).T
     order = select.side_by_side(heads)
     if order is not None:
         batch, heads = jax.tree.map(lambda field: field[order], batch), heads[:, order]
     with jax.named_scope("sample"):
-        texts = distinct_texts(batch, command_words, settings.look)
+        texts = distinct_texts(batch, command_words, learning.look)
     rows, valid = jax.tree.map(lambda field: field.swapaxes(0, 1)[n:], (batch.rows, batch.valid))
 
     ours = run(network, working, texts, heads[:-1], n)
-    y = sequence_targets(run(target, None, texts, heads, n), rows, settings)
+    y = sequence_targets(run(target, None, texts, heads, n), rows, learning)
     rows = jax.tree.map(lambda field: field[:-1], rows)
     q_t = of_action(ours.values, rows.action)
     logit = of_action(ours.logits, rows.action)
     error = targets.huber_error(y, q_t) if settings.huber else targets.squared_error(y, q_t)
     entropy = targets.bandit_cross_entropy(logit, rows.admissible)
-    losses = Losses(
-        _mean(error, valid),
-        _mean(entropy, valid),
-        _mean(((logit >= 0) == rows.admissible).astype(jnp.float32), valid),
-    )
+    q, classifier = _mean(error, valid), _mean(entropy, valid)
+    right = ((logit >= 0) == rows.admissible).astype(jnp.float32)
+    told = {
+        "q_loss": q,
+        "classifier_loss": classifier,
+        "classifier_accuracy": _mean(right, valid),
+    }
     used = (heads[:-1, :, None] == jnp.arange(len(network.context.weights))).any((0, 1))
-    return losses.q + uses_classifier(settings.gate) * losses.classifier, (losses, used)
+    return q + learning.gates.uses_classifier(parameters.gate) * classifier, (told, used)
 
 
 def sequence_targets(
-    theirs: Outputs, rows: Row, settings: LearnerSettings
+    theirs: Outputs, rows: ReplayStep, learning: Learning
 ) -> Float[Array, "steps batch"]:
     """TARGETS of Algorithm 1: y for every step, from the target network's view of it and after.
 
     ``rows`` are those of the steps and one more, as the outputs are.
     """
+    settings = learning.settings
     possible = rows.admissible_set if settings.oracle_in_targets else None
     following = None if possible is None else possible[1:]
     rows = jax.tree.map(lambda field: field[:-1], rows)
@@ -159,7 +155,12 @@ def sequence_targets(
     same = q_next if settings.consistent_with_next else theirs.values[:-1]
     admissibility = jax.nn.sigmoid(of_action(theirs.logits[:-1], rows.action))
     value = targets.next_value(
-        settings.gate, q_next, of_action(same, rows.action), admissibility, following
+        learning.gates,
+        learning.parameters.gate,
+        q_next,
+        of_action(same, rows.action),
+        admissibility,
+        following,
     )
     return targets.q_target(rows.reward, rows.terminated, value, settings.discount)
 

@@ -7,14 +7,18 @@ of n steps takes n + 1 rows, the last one for what was seen after its last step.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+Fields = dict[str, Any]
+"""Arrays by name, each with a value for every step."""
 
-class Row(NamedTuple):
+
+class ReplayStep(NamedTuple):
     """What is kept of a step: o_t and u_t, then a_t with r_{t+1}, e_{t+1} and the end."""
 
     observation: Int[Array, "*rows length"]
@@ -25,6 +29,8 @@ class Row(NamedTuple):
     terminated: Bool[Array, "*rows"]
     admissible_set: Bool[Array, "*rows commands"] | None = None
     """At o_t, where the memory keeps it."""
+    fields: Fields = {}  # noqa: RUF012
+    """Further fields that the agent has asked for."""
 
 
 class Ring(NamedTuple):
@@ -45,6 +51,7 @@ class Stored(NamedTuple):
     facts: Int[Array, "capacity facts"]
     admissible_set: Int[Array, "capacity bytes"] | None
     """Eight commands to a byte."""
+    fields: Fields
 
 
 class EpisodicReplay(NamedTuple):
@@ -63,7 +70,7 @@ class EpisodicReplay(NamedTuple):
 class Sequences(NamedTuple):
     """Steps of some episodes in order, and one more row for what came after the last."""
 
-    rows: Row
+    rows: ReplayStep
     previous: Int[Array, "batch rows"]
     """a_{t-1}; -1 before the first step of an episode."""
     valid: Bool[Array, "batch steps"]
@@ -76,10 +83,12 @@ def init(
     words: int,
     shortest_episode: int = 4,
     commands: int = 0,
+    fields: Mapping[str, jax.ShapeDtypeStruct] | None = None,
 ) -> EpisodicReplay:
     """An empty memory for so many rows of texts over so many words.
 
-    With ``commands`` it keeps which of so many are admissible, too.
+    With ``commands`` it keeps which of so many are admissible, too; ``fields`` are the shapes and
+    types of further values of a step.
     """
     episodes = max(1, capacity // shortest_episode)
 
@@ -92,12 +101,15 @@ def init(
         jnp.zeros((capacity, observation_length), token),
         jnp.zeros((capacity, 4), jnp.int32),
         jnp.zeros((capacity, -(-commands // 8)), jnp.uint8) if commands else None,
+        {name: jnp.zeros((capacity, *of.shape), of.dtype) for name, of in (fields or {}).items()},
     )
     zero = jnp.int32(0)
     return EpisodicReplay(stored, zero, zero, jnp.zeros(2, bool), ring(), ring(), ring())
 
 
-def add(replay: EpisodicReplay, row: Row, last: Row, over: Bool[Array, ""]) -> EpisodicReplay:
+def add(
+    replay: EpisodicReplay, row: ReplayStep, last: ReplayStep, over: Bool[Array, ""]
+) -> EpisodicReplay:
     """Adds a step to the episode under way.
 
     ``last`` holds what was seen after the step: it is kept if the episode is over, and otherwise
@@ -129,11 +141,14 @@ def sample(
     length: int,
     positive_fraction: float | Float[Array, ""] = 0.25,
     negative_fraction: float | Float[Array, ""] = 0.25,
+    shortest: int | None = None,
 ) -> Sequences:
     """Sequences of steps, each from an episode that is drawn by its rewards.
 
     The first τ_p of the batch come from episodes with a positive reward, the next τ_n from those
-    with a negative one, the rest from all; where there is no such episode, from all.
+    with a negative one, the rest from all; where there is no such episode, from all. A sequence
+    holds at least ``shortest`` steps of its episode, by default its whole length; the steps past
+    the end are masked.
     """
     by_episode, by_start = jax.random.split(key)
     number = jnp.arange(batch)
@@ -147,7 +162,7 @@ def sample(
         own_first, own_steps = draw(ring, draws)
         first, steps = jnp.where(use, own_first, first), jnp.where(use, own_steps, steps)
 
-    starts = jnp.maximum(steps - length + 1, 1)
+    starts = jnp.maximum(steps - (length if shortest is None else shortest) + 1, 1)
     offset = (jax.random.uniform(by_start, (batch,)) * starts).astype(jnp.int32)
     at = offset[:, None] + jnp.arange(length + 1)
     # Past the end the last row is read again: it is marked as not there.
@@ -158,25 +173,25 @@ def sample(
     return Sequences(rows(replay, numbers), previous.astype(jnp.int32), at[:, :-1] < steps[:, None])
 
 
-def rows(replay: EpisodicReplay, numbers: Int[Array, "*rows"]) -> Row:
+def rows(replay: EpisodicReplay, numbers: Int[Array, "*rows"]) -> ReplayStep:
     """The rows of some numbers, which must not have been written over."""
     places = numbers % len(replay.stored.facts)
     return _unpack(jax.tree.map(lambda field: field[places], replay.stored))
 
 
-def _pack(row: Row) -> Stored:
+def _pack(row: ReplayStep) -> Stored:
     reward = jax.lax.bitcast_convert_type(jnp.asarray(row.reward, jnp.float32), jnp.int32)
     flags = row.admissible + 2 * row.terminated.astype(jnp.int32)
     facts = jnp.stack([row.score, row.action, reward, flags], axis=-1)
     possible = row.admissible_set
     packed = None if possible is None else jnp.packbits(possible, axis=-1)
-    return Stored(row.observation, facts, packed)
+    return Stored(row.observation, facts, packed, row.fields)
 
 
-def _unpack(stored: Stored) -> Row:
+def _unpack(stored: Stored) -> ReplayStep:
     score, action, reward, flags = jnp.moveaxis(stored.facts, -1, 0)
     packed = stored.admissible_set
-    return Row(
+    return ReplayStep(
         stored.observation.astype(jnp.int32),
         score,
         action,
@@ -185,10 +200,11 @@ def _unpack(stored: Stored) -> Row:
         flags >= 2,
         # As many as the bytes have room for: the last ones may be no commands.
         None if packed is None else jnp.unpackbits(packed, axis=-1).astype(bool),
+        stored.fields,
     )
 
 
-def _write(replay: EpisodicReplay, row: Row, following: Row) -> EpisodicReplay:
+def _write(replay: EpisodicReplay, row: ReplayStep, following: ReplayStep) -> EpisodicReplay:
     """Writes two rows; the second does not count yet."""
     places = (replay.written + jnp.arange(2)) % len(replay.stored.facts)
     both = jax.tree.map(lambda *fields: jnp.stack(fields), _pack(row), _pack(following))

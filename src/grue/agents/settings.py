@@ -1,90 +1,160 @@
-"""Every hyper-parameter, by its paper name; the defaults are the paper's (docs/agents.md)."""
+"""Settings that declare themselves: a dataclass whose fields carry limits and a description.
+
+``setting`` makes such a field. Every agent, gate and explorer has a dataclass of its own; what the
+training loop asks of all agents is ``AgentSettings``. The defaults are the paper's
+(docs/agents.md).
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import math
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+from grue.errors import UsageError
+
+LARGEST = 2**31 - 1
+"""Steps are counted in 32 bits."""
+KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a name"}
+
+
+@dataclass(frozen=True)
+class Limits:
+    least: float | None = None
+    above: float | None = None
+    most: float | None = None
+    choices: Collection[str] | None = None
+
+    def check(self, name: str, value: Any) -> None:
+        """Refuses a value that is out of bounds."""
+        if self.choices is not None and value not in self.choices:
+            raise UsageError(f"there is no {name} {value!r}; there are {', '.join(self.choices)}")
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return
+        low = self.above if self.least is None else self.least
+        most = math.inf if self.most is None else self.most
+        if self.most is not None and isinstance(value, float) and not (low or 0) <= value <= most:
+            raise UsageError(f"{name} lies from {low or 0:g} to {most:g}, not {value}")
+        if self.least is not None and value < self.least:
+            raise UsageError(f"{name} must be at least {self.least:g}, not {value}")
+        if self.above is not None and value <= self.above:
+            raise UsageError(f"{name} must be more than {self.above:g}, not {value}")
+        most = LARGEST if self.most is None and isinstance(value, int) else self.most
+        if most is not None and value > most:
+            raise UsageError(f"{name} must be at most {most}, not {value}")
+
+
+def setting(
+    default: Any,
+    description: str,
+    *,
+    least: float | None = None,
+    above: float | None = None,
+    most: float | None = None,
+    choices: Collection[str] | None = None,
+) -> Any:
+    """A field of a settings dataclass, with its description and limits."""
+    limits = Limits(least, above, most, choices)
+    metadata = {"description": description, "limits": limits}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def check_limits(settings: Any) -> None:
+    """Refuses the first field of a dataclass that is out of its limits."""
+    for field in dataclasses.fields(settings):
+        if limits := field.metadata.get("limits"):
+            limits.check(field.name, getattr(settings, field.name))
+
+
+def names_of(settings: type) -> list[str]:
+    return [field.name for field in dataclasses.fields(settings)]
+
+
+def from_text(settings: type, name: str, text: str) -> Any:
+    """A value as the command line gives it, in the type of its field."""
+    kinds = _kinds(settings, name)
+    if type(None) in kinds and text.lower() == "none":
+        return None
+    if str in kinds:
+        return text
+    if bool in kinds:
+        answers = {"true": True, "false": False, "yes": True, "no": False, "1": True, "0": False}
+        if text.lower() in answers:
+            return answers[text.lower()]
+        raise _wrong_kind(name, text, bool)
+    kind = int if int in kinds else float
+    try:
+        return kind(text)
+    except ValueError:
+        raise _wrong_kind(name, text, kind) from None
+
+
+def typed(settings: type, name: str, value: Any) -> Any:
+    """A value in exactly the type of its field, so that equal settings are equal in JSON too."""
+    return as_kind(name, value, _kinds(settings, name))
+
+
+def as_kind(name: str, value: Any, kinds: tuple[type, ...]) -> Any:
+    if value is None and type(None) in kinds:
+        return None
+    if str in kinds and isinstance(value, str | Path):
+        return str(value)
+    if isinstance(value, bool):
+        if bool in kinds:
+            return value
+    elif int in kinds and isinstance(value, Integral):
+        return int(value)
+    elif float in kinds and isinstance(value, Real) and math.isfinite(value):
+        return float(value)
+    raise _wrong_kind(name, value, kinds[0])
+
+
+def _kinds(settings: type, name: str) -> tuple[type, ...]:
+    hint = get_type_hints(settings)[name]
+    return get_args(hint) or (hint,)
+
+
+def _wrong_kind(name: str, value: Any, kind: type) -> UsageError:
+    return UsageError(f"{name} is {KINDS[kind]}, not {value!r}")
+
+
+def described(settings: type) -> Iterable[tuple[str, Any, str]]:
+    """Name, default and description of every field."""
+    for field in dataclasses.fields(settings):
+        yield field.name, field.default, field.metadata.get("description", "")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
-    # Sizes of the network
-    embedding: int = 20
-    encoder: int = 64
-    context: int = 512
-    hidden: int = 128
-    activation: str = "elu"
-    """Of the hidden units that score commands: with relu heads die (docs/agents.md)."""
-    heads: int | None = None
-    """K; by default the agent's: 1 for drqn, 5 for sc."""
+class NoSettings:
+    """Of a gate or an explorer that has none."""
 
-    # Play
-    epsilon_start: float = 1.0
-    epsilon_end: float = 0.1
-    epsilon_steps: int = 1_000_000
-    look_every: int = 20
-    """I_look; 0 is never."""
-    episode_steps: int | None = None
-    """T; by default the game's: 100 for level 1, else 200."""
-    threshold: float = 0.001
-    """c of masking."""
-    softness: float = 0.1
-    """ε₁: how often a learned gate allows everything."""
 
-    # Memory
-    replay_steps: int = 500_000
-    positive_fraction: float = 0.25
-    negative_fraction: float = 0.25
-    sequence_length: int = 15
-    minimum_history: int = 6
-    batch_size: int = 32
+@dataclass(frozen=True, kw_only=True)
+class AgentSettings:
+    """What the training loop asks of every agent."""
 
-    # Learning
-    discount: float = 0.9
-    learning_rate: float = 0.001
-    gradient_clip: float = 5.0
-    update_every: int = 4
-    target_every: int = 1_000
-    """I_target, in steps."""
-    learning_starts: int = 1_000
-    huber: bool = False
-    adam_by_head: bool = True
-    """Each head has an Adam of its own, which rests while the head has no gradient; else one Adam
-    is for all."""
-    consistent_with_next: bool = True
-    """CQLH as in the appendix, with Q(h_{t+1}, a_t); else as in equation (4), with Q(h_t, a_t)."""
-    oracle_in_targets: bool = True
-    """With the oracle's gate the maximum in a target is over the admissible commands; else over
-    all, of which some are never tried, so that nothing corrects their values."""
+    discount: float = setting(0.9, "γ", least=0, most=1)
+    epsilon_start: float = setting(1.0, "ε at the first step", least=0, most=1)
+    epsilon_end: float = setting(0.1, "ε after epsilon_steps", least=0, most=1)
+    epsilon_steps: int = setting(1_000_000, "steps over which ε falls", above=0)
+    look_every: int = setting(
+        20, "I_look: every so many steps the command is look; 0: never", least=0
+    )
+    update_every: int = setting(4, "steps between two updates", above=0)
+    target_every: int = setting(1_000, "I_target: steps between two copies to θ⁻", above=0)
+    learning_starts: int = setting(1_000, "steps before the first update", least=0)
 
-    precision: str = "auto"
-    """Of the context LSTM's products: float32, bfloat16, or by the device: bfloat16 on a GPU."""
 
-    # Tabular agents
-    table_rows: int = 32_768
-    """Texts with values; li-tabular meets 28,000 on level 7 and keeps 11,000 of them."""
-    table_learning_rate: float = 0.1
+@dataclass(frozen=True, kw_only=True)
+class ReplaySettings(AgentSettings):
+    """Of agents that learn from batches of a replay memory by gradient descent."""
 
-    # AE-DQN; sizes and constants are those of its authors' program
-    state_words: int = 128
-    """Of look and inventory together; what is longer is cut off."""
-    state_history: int = 4
-    """Such texts that it sees: the last few states."""
-    word_vector: int = 300
-    value_filters: int = 500
-    """Of Q, for each height."""
-    elimination_filters: int = 30
-    """Of E, for each height."""
-    elimination_threshold: float = 0.6
-    """ℓ"""
-    elimination_confidence: float = 1.0
-    """β"""
-    elimination_ridge: float = 0.1
-    """λ"""
-    elimination_rows: int = 256
-    """Steps of the memory that each update counts for the next solution."""
-
-    # Reporting
-    metrics_every: int = 1_000
-    """Steps of a row of metrics."""
-    average_over: int = 20_000
-    """Steps of the moving average."""
+    replay_steps: int = setting(500_000, "steps that the replay memory holds", above=0)
+    batch_size: int = setting(32, "sequences, or steps, of a batch", above=0)
+    learning_rate: float = setting(0.001, "of Adam", least=0)
+    gradient_clip: float = setting(5.0, "largest norm of the gradient", above=0)
+    huber: bool = setting(False, "Huber's loss in place of the squared error")

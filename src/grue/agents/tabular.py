@@ -16,6 +16,8 @@ counts what was not learned because of it.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -23,18 +25,27 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 
-from grue.agents import gating, targets
-from grue.agents.agent import AgentState, Condition, Decision, Episode, Losses
-from grue.agents.gating import GateSettings
-from grue.agents.settings import Settings
+from grue.agents import targets
+from grue.agents.agent import AgentState, Decision, Episode, RunParameters, Told
+from grue.agents.registry import Setup, register
+from grue.agents.settings import AgentSettings, setting
 from grue.agents.textkey import Key, text_key
-from grue.engine.environment import Environment
 from grue.engine.step import Step
 
 WINDOW = 32
 """Slots that are searched for a key, from its own slot on."""
 SLOTS_PER_ROW = 4
 """So few slots are taken that no window fills up before the rows do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TabularSettings(AgentSettings):
+    # li-tabular meets 28,000 texts on level 7 and keeps 11,000 of them.
+    table_rows: int = setting(32_768, "texts that the table has room for", above=0, most=2**28)
+    table_learning_rate: float = setting(0.1, "α", least=0, most=1)
+    oracle_in_targets: bool = setting(
+        True, "with the oracle the maximum in a target is over the admissible commands"
+    )
 
 
 class Table(NamedTuple):
@@ -121,13 +132,11 @@ class TabularAgent:
 
     heads = 1
 
-    def __init__(
-        self, env: Environment, settings: Settings, look_and_inventory: bool = False
-    ) -> None:
-        self.settings = settings
-        self.env = env
+    def __init__(self, setup: Setup, look_and_inventory: bool = False) -> None:
+        self.settings: TabularSettings = setup.settings
+        self.env, self.gates = setup.env, setup.gates
         self.look_and_inventory = look_and_inventory
-        first = jax.jit(lambda: self._key(*env.reset()))()
+        first = jax.jit(lambda: self._key(*self.env.reset()))()
         self.first_key = np.asarray(first)
 
     def init(self, key: PRNGKeyArray) -> AgentState:
@@ -141,7 +150,7 @@ class TabularAgent:
         self,
         state: AgentState,
         episode: Episode,
-        condition: Condition,
+        parameters: RunParameters,
         epsilon: Float[Array, ""],
         key: PRNGKeyArray,
     ) -> tuple[AgentState, Decision]:
@@ -149,11 +158,11 @@ class TabularAgent:
         gate_key, choice_key = jax.random.split(key)
         values = table.values[find(table, episode.memory)]
         unknown = jnp.zeros_like(values)
-        candidates = gating.candidate_set(
-            gate_key, GateSettings(condition.gate), unknown, episode.seen.admissible_set
+        candidates = self.gates.candidates(
+            gate_key, parameters, unknown, episode.seen.admissible_set
         )
         action = choose(choice_key, values, candidates, epsilon)
-        return state, Decision(action, episode.memory, jnp.int32(0), candidates, values, unknown)
+        return state, Decision(action, episode.memory, jnp.int32(0), candidates, values, None)
 
     def perceive(self, memory: Key, game: Any, seen: Step) -> Key:
         return self._key(game, seen)
@@ -164,15 +173,15 @@ class TabularAgent:
         before: Episode,
         action: Int[Array, ""],
         after: Episode,
-        condition: Condition,
-    ) -> AgentState:
+        parameters: RunParameters,
+    ) -> tuple[AgentState, Told]:
         """One step of Q-learning."""
         table: Table = state.kept
         values = table.values[find(table, after.memory)]
         possible = after.seen.admissible_set if self.settings.oracle_in_targets else None
         # Without a classifier every step is believed to have changed the game.
         future = targets.next_value(
-            condition.gate, values, values[action], jnp.float32(1), possible
+            self.gates, parameters.gate, values, values[action], jnp.float32(1), possible
         )
         target = targets.q_target(
             after.seen.reward.astype(jnp.float32),
@@ -182,14 +191,13 @@ class TabularAgent:
         )
         value = table.values[find(table, before.memory), action]
         change = self.settings.table_learning_rate * (target - value)
-        return state._replace(kept=add(table, before.memory, action, change))
+        return state._replace(kept=add(table, before.memory, action, change)), {}
 
     def update(
-        self, state: AgentState, condition: Condition, key: PRNGKeyArray
-    ) -> tuple[Any, Losses]:
+        self, state: AgentState, parameters: RunParameters, key: PRNGKeyArray
+    ) -> tuple[Any, Told]:
         """Nothing: ``observe`` has learned already."""
-        zero = jnp.float32(0)
-        return state.learned, Losses(zero, zero, zero)
+        return state.learned, {}
 
     def copy_to_target(self, learned: Any) -> Any:
         return learned
@@ -199,3 +207,20 @@ class TabularAgent:
             return text_key(seen.observation)
         texts = [self.env.look(game), self.env.inventory(game)]
         return text_key(jnp.concatenate(texts))
+
+
+register(
+    "tabular",
+    True,
+    settings=TabularSettings,
+    updates=False,
+    summary="Q-learning on the last feedback text, in a table",
+)(TabularAgent)
+register(
+    "li-tabular",
+    True,
+    settings=TabularSettings,
+    updates=False,
+    look_and_inventory=True,
+    summary="the same on the texts of look and inventory, which it is told",
+)(partial(TabularAgent, look_and_inventory=True))

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from grue.agents.gating import GATES, After
+from grue.agents.gating import After, GateSet
 
 
 def q_target(
@@ -24,6 +24,7 @@ def q_target(
 
 
 def next_value(
+    gates: GateSet,
     gate: int | Int[Array, ""],
     q_next: Float[Array, "*batch commands"],
     q_next_same: Float[Array, "*batch"],
@@ -47,7 +48,7 @@ def next_value(
         may = may | ~may.any(-1, keepdims=True)
         possible = jnp.where(may, q_next, -jnp.inf).max(-1)
     after = After(q_next.max(-1), q_next_same, admissibility, possible)
-    return jnp.stack([each.value(after) for each in GATES.values()])[gate]
+    return gates.value(gate, after)
 
 
 def squared_error(

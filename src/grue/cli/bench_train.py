@@ -8,11 +8,18 @@ from typing import Any
 
 import jax
 
-from grue.agents.gating import gate_number
+from grue.agents.catalogue import GATES
 from grue.errors import UsageError
 from grue.games.registry import load
 from grue.games.zmachine import zork
-from grue.training.bench import DEEP, Bench, Row, floors, measure_in_turn, row_of
+from grue.training.bench import (
+    Bench,
+    TrainSpeed,
+    check_timed,
+    floors,
+    measure_in_turn,
+    row_of,
+)
 from grue.training.config import TrainConfig, parse_settings
 
 ROWS_OF_METRICS = {"cpu": 40, "gpu": 200}
@@ -35,10 +42,9 @@ def measure(
     for name in names:
         load(name, story if name == zork.NAME else None)
     for agent in who:
-        if agent not in DEEP:
-            raise UsageError(f"only {' and '.join(DEEP)} have updates to time, not {agent!r}")
+        check_timed(agent)
     for gate in how:
-        gate_number(gate)
+        GATES.find(gate)
     backend = jax.default_backend()
     if parts and backend == "cpu":
         raise UsageError("--parts reads a GPU's profile, and there is no GPU here")
@@ -76,7 +82,7 @@ def _count(text: str) -> int:
 
 def table(found: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
     """Columns and rows for people."""
-    columns = list(Row._fields)
+    columns = list(TrainSpeed._fields)
     extra = ("parts_ms", "floors_ms", "hosting_ms")
     names = list(
         dict.fromkeys((part, name) for row in found for part in extra for name in row.get(part, ()))

@@ -8,7 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from grue.errors import StoppedError, UsageError
-from grue.training.config import TrainConfig, parse_seeds, parse_settings
+from grue.training.config import (
+    TrainConfig,
+    check_used,
+    known_to,
+    parse_seeds,
+    parse_settings,
+)
 from grue.training.progress import Display
 from grue.training.train import Interrupted, RunResult, train_all
 
@@ -35,10 +41,12 @@ def conditions(
         settings[name] = parse_seeds(value) if name == "seeds" else value
     agents = _listed(settings, "agent")
     gates = _listed(settings, "gate")
-    return [
-        TrainConfig.preset(preset, **settings, agent=agent, gate=gate)
+    configs = [
+        TrainConfig.preset(preset, agent=agent, gate=gate, **known_to(agent, gate, settings))
         for agent, gate in product(agents, gates)
     ]
+    check_used(settings, configs)
+    return configs
 
 
 def _listed(settings: dict[str, Any], name: str) -> list[str]:

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 from grue.errors import GrueError
 from grue.processes import stop_with_parent
 from grue.training.config import TrainConfig
-from grue.training.metrics import Row
-from grue.training.programs import ONE_PROGRAM, game_of, own_heads, shared_part
+from grue.training.metrics import MetricsRow
+from grue.training.programs import game_of, program_key
 from grue.training.train import Progress, train_all
 
 WAIT = 0.5
@@ -44,8 +44,8 @@ def share_out(configs: Sequence[TrainConfig], one_program: bool) -> list[list[Tr
     """The runs of each program together, those of the program that takes longest first."""
     groups: dict[tuple, list[TrainConfig]] = {}
     for config in configs:
-        heads = None if one_program else _heads(config)
-        groups.setdefault((shared_part(config), heads), []).append(config)
+        heads = None if one_program else config.heads_in_use
+        groups.setdefault((program_key(config), heads), []).append(config)
 
     def cost(share: list[TrainConfig]) -> tuple:
         commands = len(game_of(share[0]).commands)
@@ -56,8 +56,8 @@ def share_out(configs: Sequence[TrainConfig], one_program: bool) -> list[list[Tr
 
 
 def _heads(config: TrainConfig) -> int:
-    """Other agents have none, and take their time to be made."""
-    return own_heads(config) if config.agent in ONE_PROGRAM else 0
+    """Heads cost time; agents that cannot choose their number have none."""
+    return config.heads_in_use if hasattr(config.settings, "heads") else 0
 
 
 def train_side_by_side(
@@ -206,7 +206,7 @@ class _Teller:
     def begin(self, names: Sequence[str], step: int, steps: int) -> None:
         self.name, self.steps = names[0], steps
 
-    def update(self, step: int, rows: Sequence[Row]) -> None:
+    def update(self, step: int, rows: Sequence[MetricsRow]) -> None:
         if step == self.steps:
             score, fraction = (rows[0][f"{name}_average"] for name in ("score", "fraction"))
             reached = "" if score is None else f", score {score:.1f}, fraction {fraction:.2f}"

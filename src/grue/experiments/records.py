@@ -17,14 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from grue.agents.gating import gate_number
-from grue.agents.registry import AGENTS
+from grue.agents.catalogue import AGENTS, GATES
 from grue.errors import BrokenFileError, NotRegisteredError, UsageError
 from grue.experiments.conditions import Condition
-from grue.experiments.thinning import NAMES, WHOLE, first_solved, first_win, stacked, thin
+from grue.experiments.thinning import first_solved, first_win, stacked, thin
 from grue.files import PARTIAL, write_atomically
-from grue.training.config import TrainConfig, setting_names
-from grue.training.metrics import LATER
+from grue.training.config import TrainConfig
+from grue.training.metrics import columns_of, whole
 from grue.training.runs import CONFIG, UNREADABLE, Curves, name_parts, read_run
 
 FORMAT = 1
@@ -155,7 +154,8 @@ def record_of(runs: Sequence[Curves]) -> Record:
     thinned = [thin(run.config, run.metrics) for run in ordered]
     longest = max((steps for steps, _ in thinned), key=len)
     columns = {
-        name: stacked([columns[name] for _, columns in thinned], len(longest)) for name in NAMES
+        name: stacked([columns[name] for _, columns in thinned], len(longest))
+        for name in thinned[0][1]
     }
     return Record(
         config=config,
@@ -170,8 +170,9 @@ def record_of(runs: Sequence[Curves]) -> Record:
 
 def check_same(one: TrainConfig, other: TrainConfig, otherwise: str) -> None:
     """Refuses two configs that differ in more than their seeds, or where a story file lies."""
-    for name in setting_names():
-        first, second = getattr(one, name), getattr(other, name)
+    ours, theirs = one.flat(), other.flat()
+    for name in {**ours, **theirs}:
+        first, second = ours.get(name), theirs.get(name)
         if name not in ("seeds", "story") and first != second:
             raise UsageError(f"{otherwise} ({name} is {first} and {second})")
 
@@ -226,7 +227,7 @@ def _of_all(parts: Sequence[Steps | None]) -> Steps | None:
 
 def _order(record: Record) -> tuple:
     config = record.config
-    place = config.game, list(AGENTS).index(config.agent), gate_number(config.gate)
+    place = config.game, AGENTS.number(config.agent), GATES.number(config.gate)
     return *place, not config.look_every, not config.priority, record.seeds
 
 
@@ -254,22 +255,25 @@ def _to_json(record: Record) -> dict[str, Any]:
         "config": record.config.to_json(),
         "about": [dict(about) for about in record.about],
         "steps": record.steps.tolist(),
-        "columns": {name: _seed_rows(name, c) for name, c in record.columns.items()},
+        "columns": {
+            name: _seed_rows(c, name in whole(record.config.kind))
+            for name, c in record.columns.items()
+        },
         "first_solve": record.first_solve,
         "solved": record.solved,
     }
 
 
-def _seed_rows(name: str, column: np.ndarray) -> list:
+def _seed_rows(column: np.ndarray, is_count: bool) -> list:
     """A list for each seed, or one if it is all seeds'."""
     same = all(np.array_equal(column[0], row, equal_nan=True) for row in column[1:])
-    return [_plain(row, name in WHOLE) for row in (column[:1] if same else column)]
+    return [_plain(row, is_count) for row in (column[:1] if same else column)]
 
 
-def _plain(values: np.ndarray, whole: bool) -> list:
+def _plain(values: np.ndarray, is_count: bool) -> list:
     if values.ndim > 1:
-        return [_plain(row, whole) for row in values]
-    kind = int if whole else float
+        return [_plain(row, is_count) for row in values]
+    kind = int if is_count else float
     return [kind(value) if math.isfinite(value) else None for value in values]
 
 
@@ -345,7 +349,7 @@ def _from_json(values: Mapping[str, Any], path: Path) -> Record:
             config=config,
             about=tuple(_facts(about) for about in values["about"]),
             steps=steps,
-            columns=_completed({n: _read(n, c, shape) for n, c in values["columns"].items()}),
+            columns={n: _read(n, c, shape, config) for n, c in values["columns"].items()},
             first_solve=_read_steps(values["first_solve"]),
             solved=_read_steps(values["solved"]),
             source=path,
@@ -364,21 +368,16 @@ def _facts(about: Any) -> dict[str, Any]:
     return dict(about)
 
 
-def _read(name: str, rows: Sequence[Any], shape: tuple[int, int]) -> np.ndarray:
+def _read(
+    name: str, rows: Sequence[Any], shape: tuple[int, int], config: TrainConfig
+) -> np.ndarray:
     column = np.array(rows, float)
     if len(column) == 1:
         column = np.repeat(column, shape[0], 0)
-    if name not in NAMES or column.shape[:2] != shape or column.ndim != 2 + (name == "heads"):
+    names = [metric.name for metric in columns_of(config.kind)]
+    if name not in names or column.shape[:2] != shape or column.ndim != 2 + (name == "heads"):
         raise ValueError(f"{name} is not a column of {shape[0]} seeds and {shape[1]} rows")
     return column
-
-
-def _completed(columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """With the columns that an earlier grue did not have, where it had all others."""
-    if "updates" not in columns:
-        return columns
-    known = np.isfinite(columns["updates"])
-    return {n: np.where(known, value, np.nan) for n, value in LATER.items()} | columns
 
 
 def _read_steps(values: Sequence[int | None] | None) -> Steps | None:

@@ -25,7 +25,7 @@ from grue.experiments.records import (
     write_record,
 )
 from grue.experiments.scales import Wish, by_level
-from grue.training.config import TrainConfig, setting_names
+from grue.training.config import TrainConfig
 from grue.training.programs import game_of, resolved
 from grue.training.runs import METRICS, read_run, run_name
 from grue.training.train import CHECKPOINT_SECONDS, Interrupted, Progress, train_all
@@ -73,13 +73,14 @@ def finished(records: Sequence[Record], config: TrainConfig) -> Record | None:
 def _is_of(record: Record, config: TrainConfig) -> bool:
     """Whether they differ at most in their seeds, and in where a story lies."""
     stored = record.config
-    if stored.story is not None or (stored.game, stored.agent) != (config.game, config.agent):
+    if stored.story is not None or (stored.game, stored.agent, stored.gate) != (
+        config.game,
+        config.agent,
+        config.gate,
+    ):
         return False
-    return all(
-        getattr(stored, name) == getattr(config, name)
-        for name in setting_names()
-        if name not in ("seeds", "story")
-    )
+    ours, theirs = stored.flat(), config.flat()
+    return all(ours[name] == theirs[name] for name in ours if name not in ("seeds", "story"))
 
 
 def missing(records: Sequence[Record], configs: Iterable[TrainConfig]) -> list[TrainConfig]:

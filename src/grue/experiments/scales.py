@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from grue.agents.catalogue import AGENTS
 from grue.errors import UsageError
 from grue.experiments.conditions import Condition
 from grue.experiments.figures import Figure
 from grue.games.zmachine import zork
-from grue.training.config import WITHOUT_NETWORK, TrainConfig, parse_settings
+from grue.training.config import TrainConfig, known_to, parse_settings
 
 LEVEL = "saladworld-"
 CHOSEN = {
@@ -43,12 +44,14 @@ class Scale:
     ) -> TrainConfig:
         """``level`` is one of SaladWorld or another game, ``story`` the file of Zork's."""
         game = game_name(level)
-        own = self.tabular if condition.agent in WITHOUT_NETWORK else self.games.get(game, {})
+        own = self.games.get(game, {}) if AGENTS.find(condition.agent).updates else self.tabular
+        values = {**self.settings, **own, **self.given}
         return TrainConfig(
             game=game,
             story=story if game == zork.NAME else None,
             seeds=tuple(seeds),
-            **{**self.settings, **own, **self.given, **condition.settings},
+            **known_to(condition.agent, condition.gate, values),
+            **condition.settings,
         )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from grue.agents.registry import Metric
 from grue.training import metrics
 from grue.training.config import TrainConfig
 
@@ -14,11 +15,6 @@ MOST_ROWS = 260
 DIGITS = 4
 SOLVED = 0.95
 """A level is solved when the moving average of the fraction of subtasks is at least this."""
-WHOLE = ("episodes", "wins", "updates", "failures")
-"""Counts: rows are added."""
-LAST = ("score_average", "fraction_average", "epsilon")
-"""Of these a row keeps the value that it ends with."""
-NAMES = tuple(name for name in metrics.COLUMNS if name not in ("step", "seed"))
 
 
 def row_steps(config: TrainConfig) -> int:
@@ -39,19 +35,20 @@ def thin(
     steps = np.array(ends, np.int64)
     edges = np.searchsorted(full["step"], steps, side="right").tolist()
     spans = [slice(begin, end) for begin, end in zip([0, *edges], edges, strict=False)]
-    return steps, {name: _column(name, full, spans) for name in NAMES}
+    found = metrics.columns_of(config.kind)
+    return steps, {metric.name: _column(metric, full, spans) for metric in found}
 
 
-def _column(name: str, full: Mapping[str, np.ndarray], spans: Sequence[slice]) -> np.ndarray:
-    values, episodes = full[name], full["episodes"]
-    if name == "heads":
+def _column(metric: Metric, full: Mapping[str, np.ndarray], spans: Sequence[slice]) -> np.ndarray:
+    values, episodes = full[metric.name], full["episodes"]
+    if metric.name == "heads":
         rows = [values[span].mean(0) for span in spans]
         return rounded(np.array(rows).reshape(len(spans), values.shape[-1]))
-    if name in WHOLE:
+    if metric.per == "count":
         return np.array([values[span].sum() for span in spans], float)
-    if name in LAST:
+    if metric.per == "end":
         return rounded(np.array([values[span][-1] for span in spans], float))
-    weights = episodes if name in metrics.OF_EPISODES else np.ones(len(values))
+    weights = episodes if metric.per == "episode" else np.ones(len(values))
     return rounded(np.array([_mean(values[span], weights[span]) for span in spans], float))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
 
 from grue.experiments.thinning import SOLVED
 from grue.games.zmachine import zork
@@ -88,11 +87,8 @@ def _shortness(judged: Judged) -> str:
         return ""
     cell = judged.claim.tests[0].cells[0]
     short, paper = cell.config(SHORT), cell.config()
-    other = {
-        field.name: (now, then)
-        for field in fields(short)
-        if (now := getattr(short, field.name)) != (then := getattr(paper, field.name))
-    }
+    usual = paper.flat()
+    other = {name: (now, usual[name]) for name, now in short.flat().items() if now != usual[name]}
     told = ", ".join(
         f"{name.replace('_', ' ')} {_told(other[name][0])} in place of {_told(other[name][1])}"
         for name in sorted(other, key=lambda name: name != "steps")

@@ -6,7 +6,6 @@ and ``draw_curves`` draws it.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,8 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from grue.agents.gating import gate_number
-from grue.agents.registry import AGENTS
+from grue.agents.catalogue import AGENTS, GATES
 from grue.errors import GrueError, UsageError
 from grue.experiments.conditions import Condition
 from grue.reports.picture import (
@@ -30,7 +28,7 @@ from grue.reports.picture import (
     save_picture,
 )
 from grue.reports.styles import Style, styles_of
-from grue.training.config import TrainConfig
+from grue.training.config import TrainConfig, all_settings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -149,11 +147,13 @@ def draw_panels(
 def describe(config: TrainConfig, switches: Sequence[str] = ()) -> str:
     """A condition in words: "sc + masking, no priority"."""
     words = [Condition.of(config).label]
-    usual = TrainConfig(game=config.game)
+    own, usual = config.flat(), usual_settings(config)
     for name in switches:
-        value = getattr(config, name)
+        if name not in own:
+            continue
+        value = own[name]
         told = name == "priority" or (name == "look_every" and value == 0)
-        if told or value == getattr(usual, name):
+        if told or value == usual[name]:
             continue
         spoken = name.replace("_", " ")
         if isinstance(value, bool):
@@ -166,19 +166,23 @@ def describe(config: TrainConfig, switches: Sequence[str] = ()) -> str:
 def switches_of(configs: Sequence[TrainConfig]) -> tuple[str, ...]:
     """The settings in which runs of one game differ."""
     found: dict[tuple[str, str], set] = {}
-    names = [f.name for f in dataclasses.fields(TrainConfig) if f.name not in NO_SWITCHES]
     for config in configs:
-        for name in names:
-            found.setdefault((config.game, name), set()).add(getattr(config, name))
+        for name, value in config.flat().items():
+            found.setdefault((config.game, name), set()).add(value)
     differing = {name for (_, name), values in found.items() if len(values) > 1}
-    return tuple(name for name in names if name in differing)
+    return tuple(name for name in all_settings() if name in differing - set(NO_SWITCHES))
+
+
+def usual_settings(config: TrainConfig) -> dict[str, Any]:
+    """Every setting of a config's agent and gate, as it is by default for its game."""
+    return TrainConfig(game=config.game, agent=config.agent, gate=config.gate).flat()
 
 
 def _condition(config: TrainConfig, switches: Sequence[str]) -> tuple:
     """Equal for the runs of one curve."""
-    agent, gate = list(AGENTS).index(config.agent), gate_number(config.gate)
+    agent, gate = AGENTS.number(config.agent), GATES.number(config.gate)
     off = not config.look_every, not config.priority
-    return (agent, gate, *off, *(str(getattr(config, name)) for name in switches))
+    return (agent, gate, *off, *(str(config.flat().get(name)) for name in switches))
 
 
 def _curve(runs: Sequence[Logged], switches: Sequence[str], column: str) -> Curve | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
@@ -12,6 +12,7 @@ from grue.experiments.records import Record
 from grue.experiments.thinning import SOLVED
 from grue.reports.claims import Judged
 from grue.reports.claims_page import by_subject, missing_words, needs_note, tally, terms
+from grue.reports.curves import usual_settings
 from grue.reports.page_style import STYLE
 from grue.reports.picture import DOTS, short_number
 from grue.reports.summary import COLUMNS, Named, Row, cells
@@ -196,16 +197,12 @@ def _short(name: str, value: Any) -> str:
 
 
 def _settings(config: TrainConfig) -> str:
-    parts, usual = [], TrainConfig(game=config.game)
-    for field in sorted(fields(config), key=lambda field: field.name):
-        value = getattr(config, field.name)
+    parts, usual = [], usual_settings(config)
+    for name, value in sorted(config.flat().items()):
         told = ", ".join(map(str, value)) if isinstance(value, tuple) else _told(value)
-        names = ("game", "agent", "gate", "seeds")
-        own = (
-            " class=own" if value != getattr(usual, field.name) and field.name not in names else ""
-        )
-        name = escape(field.name.replace("_", " "))
-        parts.append(f"<div{own}><dt>{name}</dt><dd>{escape(told)}</dd></div>")
+        own = " class=own" if value != usual[name] and name != "seeds" else ""
+        spoken = escape(name.replace("_", " "))
+        parts.append(f"<div{own}><dt>{spoken}</dt><dd>{escape(told)}</dd></div>")
     return f"<dl>{''.join(parts)}</dl>"
 
 

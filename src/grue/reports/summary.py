@@ -13,7 +13,7 @@ from grue.games.zmachine import zork
 from grue.reports.curves import describe, switches_of
 from grue.reports.picture import short_number
 from grue.reports.statistics import Estimate, StepsToSolve, interquartile_mean, steps_to_solve
-from grue.training.config import TrainConfig, setting_names
+from grue.training.config import TrainConfig, all_settings
 
 NOTHING = "–"
 UNFINISHED = "unfinished"
@@ -50,7 +50,7 @@ def named(records: Sequence[Record]) -> tuple[Named, ...]:
     for record in records:
         groups.setdefault((record.game, record.label), []).append(record.config)
     switches = {name for configs in groups.values() for name in switches_of(configs)}
-    ordered = [name for name in setting_names() if name in switches]
+    ordered = [name for name in all_settings() if name in switches]
     labels = [_short(describe(record.config, ordered)) for record in records]
     ended = {(r.game, label) for r, label in zip(records, labels, strict=True) if r.finished}
     labels = [
@@ -108,11 +108,10 @@ def labels_of(entries: Sequence[Named]) -> list[str]:
 
 
 def _order(entry: Named) -> tuple:
-    from grue.agents.gating import gate_number
-    from grue.agents.registry import AGENTS
+    from grue.agents.catalogue import AGENTS, GATES
 
     config = entry.record.config
-    return list(AGENTS).index(config.agent), gate_number(config.gate), entry.label
+    return AGENTS.number(config.agent), GATES.number(config.gate), entry.label
 
 
 @dataclass(frozen=True)

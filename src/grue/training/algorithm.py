@@ -15,62 +15,49 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from grue.agents.agent import Agent, AgentState, Condition, Decision, Episode, Losses
+from grue.agents.agent import Agent, AgentState, Decision, Episode, RunParameters, Told
 from grue.agents.gating import annealed_epsilon
 from grue.agents.kernels.select import compilation
-from grue.agents.settings import Settings
+from grue.agents.registry import Metric
+from grue.agents.settings import AgentSettings
 from grue.engine.environment import GAME_STREAM, Environment
 from grue.engine.step import Step
+from grue.errors import UsageError
 
 
 class Run(NamedTuple):
     """All that a run is between two steps."""
 
-    condition: Condition
+    parameters: RunParameters
     play_key: PRNGKeyArray
     replay_key: PRNGKeyArray
     agent: AgentState
     episode: Episode
 
 
-class Sums(NamedTuple):
-    """What is counted over the steps of a row of metrics."""
-
-    episodes: Float[Array, ""]
-    """Episodes that ended; the next four are sums over them."""
-    failures: Float[Array, ""]
-    """Of these, cut short because a hosted game's emulator failed."""
-    wins: Float[Array, ""]
-    score: Float[Array, ""]
-    fraction: Float[Array, ""]
-    """Of the subtasks that were done."""
-    admissible: Float[Array, ""]
-    """Steps that changed the game."""
-    candidates: Float[Array, ""]
-    """Sizes of the candidate sets."""
-    admissible_commands: Float[Array, ""]
-    """Sizes of the true admissible sets."""
-    rightly_admitted: Float[Array, ""]
-    """Commands with ξ̂ ≥ 1/2 that are admissible; the next two are the two ways to be wrong."""
-    wrongly_admitted: Float[Array, ""]
-    wrongly_rejected: Float[Array, ""]
-    heads: Float[Array, " heads"]
-    """Steps of each head."""
-    updates: Float[Array, ""]
-    losses: Losses
-    """Sums over the updates."""
+Sums = dict[str, Float[Array, "*heads"]]
+"""What is added up over the steps of a row of metrics (``training/metrics.py``), by name."""
 
 
 class Program(NamedTuple):
-    init: Callable[[Int[Array, "*runs"], Condition], Run]
-    """From seeds and conditions."""
+    init: Callable[[Int[Array, "*runs"], RunParameters], Run]
+    """From seeds and parameters."""
     advance: Callable[[Run, Int[Array, ""], bool, int], tuple[Run, Sums]]
     """``advance(run, step, learn, steps)``: the run after so many more steps, and their sums."""
     copy_to_target: Callable[[Run], Run]
 
 
-def make_program(env: Environment, agent: Agent, settings: Settings, many: bool) -> Program:
-    """The training program of one run, or of many runs side by side."""
+def make_program(
+    env: Environment,
+    agent: Agent,
+    settings: AgentSettings,
+    metrics: tuple[Metric, ...],
+    many: bool,
+) -> Program:
+    """The training program of one run, or of many runs side by side.
+
+    ``metrics`` are the columns that the agent has declared.
+    """
     look, machine = env.commands.index("look"), compilation()
     each: Callable = jax.vmap if many else (lambda function: function)
     shared: Callable = (lambda function: jax.vmap(function, in_axes=(0, None))) if many else each
@@ -79,12 +66,12 @@ def make_program(env: Environment, agent: Agent, settings: Settings, many: bool)
         """o_1, u_1 = 0, h_0 = 0; the command before the first is 'look'."""
         return Episode(world, seen, jnp.int32(-1), jnp.int32(0), agent.start(state))
 
-    def init(seed: Int[Array, ""], condition: Condition) -> Run:
+    def init(seed: Int[Array, ""], parameters: RunParameters) -> Run:
         key = jax.random.key(seed)
         weights, play, replay = jax.random.split(key, 3)
         state = agent.init(weights)
         game = env.reset(jax.random.fold_in(key, GAME_STREAM))
-        return Run(condition, play, replay, state, begin(state, *game))
+        return Run(parameters, play, replay, state, begin(state, *game))
 
     def step(run: Run, number: Int[Array, ""]) -> tuple[Run, Sums]:
         """Plays one command. ``number`` is G, the steps of the run so far."""
@@ -95,17 +82,17 @@ def make_program(env: Environment, agent: Agent, settings: Settings, many: bool)
         key = jax.random.fold_in(run.play_key, number)
         # a_t, h_t ← ACT(o_t, a_{t-1}, u_t, h_{t-1}, J, ε, ε₁, c, θ)
         with jax.named_scope("act"):
-            state, decision = agent.act(run.agent, before, run.condition, epsilon, key)
+            state, decision = agent.act(run.agent, before, run.parameters, epsilon, key)
         # a_t ← 'look' if t mod I_look = 0
         time = before.time + 1
-        action = jnp.where(look_is_forced(run.condition, time), look, decision.action)
+        action = jnp.where(look_is_forced(run.parameters, time), look, decision.action)
         # Execute a_t, observe r_{t+1}, o_{t+1}, e_{t+1}
         with jax.named_scope("env"):
             world, seen = env.step(before.game, action)
             memory = agent.perceive(decision.memory, world, seen)
         after = Episode(world, seen, action, time, memory)
         with jax.named_scope("remember"):
-            state = agent.observe(state, before, action, after, run.condition)
+            state, told = agent.observe(state, before, action, after, run.parameters)
         # The episode ends with the game, or after T steps
         over = seen.terminated | seen.truncated
         episode = jax.tree.map(
@@ -113,14 +100,14 @@ def make_program(env: Environment, agent: Agent, settings: Settings, many: bool)
             begin(state, *env.restart(world)),
             after,
         )
-        sums = _count(decision, before, after, agent, env)
+        sums = _count(decision, before, after, agent, env) | _declared(told, metrics, over)
         return run._replace(agent=state, episode=episode), sums
 
-    def update(run: Run, number: Int[Array, ""]) -> tuple[Run, Losses]:
+    def update(run: Run, number: Int[Array, ""]) -> tuple[Run, Told]:
         """Samples sequences, TARGETS, gradient descent on L(θ)."""
         key = jax.random.fold_in(run.replay_key, number)
-        learned, losses = agent.update(run.agent, run.condition, key)
-        return run._replace(agent=run.agent._replace(learned=learned)), losses
+        learned, told = agent.update(run.agent, run.parameters, key)
+        return run._replace(agent=run.agent._replace(learned=learned)), told
 
     def copy(run: Run) -> Run:
         """θ⁻ ← θ"""
@@ -133,8 +120,9 @@ def make_program(env: Environment, agent: Agent, settings: Settings, many: bool)
         run, sums = jax.lax.scan(shared(step), run, numbers, unroll=machine.unroll)
         sums = _total(sums)
         if learn:
-            run, losses = shared(update)(run, number)
-            sums = sums._replace(losses=losses, updates=sums.updates + 1)
+            run, told = shared(update)(run, number)
+            _check_declared(told, metrics)
+            sums = sums | told | {"updates": sums["updates"] + 1}
         return run, sums
 
     def advance(run: Run, number: Int[Array, ""], learn: bool, steps: int) -> tuple[Run, Sums]:
@@ -159,39 +147,62 @@ def make_program(env: Environment, agent: Agent, settings: Settings, many: bool)
     )
 
 
-def look_is_forced(condition: Condition, time: Int[Array, ""]) -> Bool[Array, ""]:
+def look_is_forced(parameters: RunParameters, time: Int[Array, ""]) -> Bool[Array, ""]:
     """t mod I_look = 0"""
-    every = condition.look_every
+    every = parameters.look_every
     return (every > 0) & (time % jnp.maximum(every, 1) == 0)
 
 
 def _count(
     decision: Decision, before: Episode, after: Episode, agent: Agent, env: Environment
 ) -> Sums:
-    """What one step adds to the metrics; where admissible sets are not known, no number."""
+    """What one step adds to the metrics; nan where the admissible commands are not known."""
     seen = after.seen
     over = seen.terminated | seen.truncated
     possible = before.seen.admissible_set
-    believed = decision.admissibility >= 0.5
-    zero = jnp.float32(0)
     known = 1.0 if env.knows_admissible else jnp.nan
-    counted = Sums(
-        episodes=over,
-        failures=seen.truncated & (after.time < env.episode_steps),
-        wins=over & seen.subtasks.all(),
-        score=over * seen.score,
-        fraction=over * seen.subtasks.mean(dtype=jnp.float32),
-        admissible=seen.admissible,
-        candidates=decision.candidates.sum(),
-        admissible_commands=possible.sum() * known,
-        rightly_admitted=(believed & possible).sum() * known,
-        wrongly_admitted=(believed & ~possible).sum() * known,
-        wrongly_rejected=(~believed & possible).sum() * known,
-        heads=jnp.arange(agent.heads) == decision.head,
-        updates=zero,
-        losses=Losses(zero, zero, zero),
-    )
-    return jax.tree.map(lambda leaf: leaf.astype(jnp.float32), counted)
+    counted = {
+        "episodes": over,
+        # Cut short because a hosted game's emulator failed.
+        "failures": seen.truncated & (after.time < env.episode_steps),
+        "wins": over & seen.subtasks.all(),
+        "score": over * seen.score,
+        "fraction": over * seen.subtasks.mean(dtype=jnp.float32),
+        "admissible": seen.admissible,
+        "candidates": decision.candidates.sum(),
+        "admissible_commands": possible.sum() * known,
+        "heads": jnp.arange(agent.heads) == decision.head,
+        "updates": jnp.float32(0),
+    }
+    if decision.admissibility is not None:
+        believed = decision.admissibility >= 0.5
+        counted |= {
+            "rightly_admitted": (believed & possible).sum() * known,
+            "wrongly_admitted": (believed & ~possible).sum() * known,
+            "wrongly_rejected": (~believed & possible).sum() * known,
+        }
+    return {name: value.astype(jnp.float32) for name, value in counted.items()}
+
+
+def _declared(told: Told, metrics: tuple[Metric, ...], over: Bool[Array, ""]) -> Sums:
+    """The agent's own columns: what ``observe`` told of this step, 0 for those of updates."""
+    _check_declared(told, metrics)
+    zero = jnp.float32(0)
+    values = {metric.name: told.get(metric.name, zero) for metric in metrics}
+    ended = {metric.name for metric in metrics if metric.per == "episode"}
+    return {
+        name: jnp.asarray(value, jnp.float32) * (over if name in ended else 1)
+        for name, value in values.items()
+    }
+
+
+def _check_declared(told: Told, metrics: tuple[Metric, ...]) -> None:
+    declared = [metric.name for metric in metrics]
+    for name in told.keys() - set(declared):
+        raise UsageError(
+            f"the agent returned the metric {name!r}, which it has not declared; "
+            f"its columns are {', '.join(declared) or 'none'}"
+        )
 
 
 def _total(sums: Sums) -> Sums:

@@ -16,26 +16,23 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from grue.agents.catalogue import AGENTS
 from grue.agents.deep import DeepAgent
-from grue.agents.gating import gate_number
 from grue.agents.learner import distinct_texts
-from grue.agents.registry import make_agent
 from grue.engine.bench import device_name
-from grue.engine.environment import Environment
 from grue.engine.pooled import PooledEnv
 from grue.errors import UsageError
-from grue.training.algorithm import Program, Run, make_program
+from grue.training.algorithm import Run
 from grue.training.config import TrainConfig
-from grue.training.programs import condition_of, game_of
+from grue.training.programs import build, parameters_of
 
-DEEP = ("drqn", "sc")
 ROUNDS = 9
 """In which everything is timed once."""
 WARM_UP = 2_000
 """Steps at random before anything is timed: they fill the memory."""
 
 
-class Row(NamedTuple):
+class TrainSpeed(NamedTuple):
     agent: str
     gate: str
     game: str
@@ -60,25 +57,19 @@ class Bench:
     ) -> None:
         """``conditions`` are pairs of agent and gate; the runs take them in turn."""
         chosen = [conditions[i % len(conditions)] for i in range(runs)]
-        for agent, _ in conditions:
-            if agent not in DEEP:
-                raise UsageError(f"only {' and '.join(DEEP)} have updates to time, not {agent!r}")
-        env = game_of(replace(settings, game=game))
-        agents = {name: make_agent(name, env, settings) for name, _ in conditions}
-        agent = max(agents.values(), key=lambda agent: agent.heads)
-        assert isinstance(agent, DeepAgent)
-        self.env: Environment = env
-        self.agent, self.settings, self.runs = agent, settings, runs
+        configs = [replace(settings, game=game, agent=agent, gate=gate) for agent, gate in chosen]
         self.many = runs > 1
-        self.program: Program = make_program(env, agent, settings, self.many)
-        each = [
-            condition_of(replace(settings, gate=gate), agents[name].heads) for name, gate in chosen
-        ]
-        condition = jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
+        heads = max(config.heads_in_use for config in configs)
+        self.env, agent, self.program = build(configs[0], heads, self.many)
+        assert isinstance(agent, DeepAgent)
+        self.agent, self.settings, self.runs = agent, settings, runs
+        self.gates = [config.gate_kind for config in configs]
+        each = [parameters_of(config) for config in configs]
+        parameters = jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
         seeds = jnp.arange(runs, dtype=jnp.int32)
         if not self.many:
-            condition, seeds = jax.tree.map(lambda leaf: leaf[0], (condition, seeds))
-        self.run: Run = self.program.init(seeds, condition)
+            parameters, seeds = jax.tree.map(lambda leaf: leaf[0], (parameters, seeds))
+        self.run: Run = self.program.init(seeds, parameters)
         self.step = 0
         self.hosting: dict[str, float] | None = None
         """Milliseconds of a step of all runs, of a hosted game, by where they went."""
@@ -124,15 +115,15 @@ class Bench:
         """What one joint update needs, the mean over a few batches."""
         draw = jax.jit(self.each(lambda run: self._words(run)))
         words = float(jnp.sum(draw(self.run)))
-        gates = self.run.condition.gate.reshape(-1).tolist()
-        return self.flop_of_words(words) + sum(self._flop_beyond_words(gate) for gate in gates)
+        beyond = sum(self._flop_beyond_words(gate.classifier) for gate in self.gates)
+        return self.flop_of_words(words) + beyond
 
     def _words(self, run: Run) -> jax.Array:
         """Words of the distinct texts of a batch."""
         commands = jnp.asarray(self.agent.command_words)
 
         def one(key: jax.Array) -> jax.Array:
-            batch = self.agent.sample(run.agent, run.condition, key)
+            batch = self.agent.sample(run.agent, run.parameters, key)
             return distinct_texts(batch, commands, self.agent.look).pool.words
 
         return jax.lax.map(one, jax.random.split(jax.random.key(7), 8)).mean()
@@ -142,18 +133,26 @@ class Bench:
         encoder = self.agent.sizes.encoder
         return 4 * words * 2 * encoder * 4 * encoder
 
-    def _flop_beyond_words(self, gate: int) -> float:
-        s, sizes = self.settings, self.agent.sizes
+    def _flop_beyond_words(self, classifier: bool) -> float:
+        s, sizes = self.agent.settings, self.agent.sizes
         rows, after = s.batch_size * s.sequence_length, s.batch_size
         context = 2 * (2 * sizes.encoder + sizes.context) * 4 * sizes.context
         scorer = 2 * (sizes.context * sizes.hidden + sizes.hidden * sizes.commands)
         scored = s.batch_size * (s.sequence_length - s.minimum_history)
-        classified = 3 if gate >= gate_number("dropout") else 0
+        classified = 3 if classifier else 0
         return float(
             context * (3 * rows + rows + after)
             + scorer * (3 * scored + scored + after)
             + scorer * classified * scored
         )
+
+
+def check_timed(agent: str) -> None:
+    """Refuses agents that do not learn by updates of the recurrent network."""
+    deep = [name for name, kind in AGENTS.items() if kind.make is DeepAgent]
+    AGENTS.find(agent)
+    if agent not in deep:
+        raise UsageError(f"only {' and '.join(deep)} have updates to time, not {agent!r}")
 
 
 def measure_in_turn(benches: Sequence[Bench]) -> tuple[list[tuple[float, float]], float]:
@@ -176,11 +175,11 @@ def row_of(
     game: str,
     timed: tuple[float, float],
     rate: float,
-) -> Row:
+) -> TrainSpeed:
     seconds, steps = timed
     flop = bench.flop_per_update()
     agents, gates = (",".join(dict.fromkeys(pair[i] for pair in conditions)) for i in range(2))
-    return Row(
+    return TrainSpeed(
         agents,
         gates,
         game,

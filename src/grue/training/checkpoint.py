@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from grue import __version__
+from grue.agents.kernels import layout
 from grue.errors import BrokenFileError
 from grue.files import PARTIAL, write_atomically
 from grue.games.gamefile import DAMAGE
@@ -27,10 +28,6 @@ FORMAT = 1
 KEPT = 2
 """How many checkpoints of a run stay."""
 NAME = re.compile(r"step-(\d{9,})\.npz")
-WORKED = re.compile(r"learned/working/weights$")
-"""Weights that are kept once more in the type in which a GPU multiplies them."""
-HEAD = re.compile(r"(.*context/weights)/(\d+)")
-"""Those of one head, where each has an array of its own."""
 LARGE = 2**16
 """Bytes from which an array is stored without the zeros at its end."""
 
@@ -84,7 +81,7 @@ def save(folder: Path, step: int, tree: Any, notes: Mapping[str, Any]) -> Path:
     """Writes the checkpoint of a step. Random keys must be numbers already."""
     arrays, shapes = {}, {}
     for name, leaf in _named(tree).items():
-        whole = _as_bits(np.asarray(leaf, order="C"))
+        whole = layout.as_bits(np.asarray(leaf, order="C"))
         arrays[name] = _without_zeros(whole)
         shapes[name] = list(whole.shape)
     header = {
@@ -105,7 +102,7 @@ def load(path: Path, template: Any) -> Any:
     """The tree of a checkpoint, in the form of the template, random keys still numbers.
 
     The template's leaves have shapes and types; a file that differs from them is refused. Weights
-    that another kind of device multiplies in another type are brought into the template's.
+    that another kind of device lays out in another way are brought into the template's layout.
     """
     header, arrays = _read(path)
     if (named := NAME.fullmatch(path.name)) and int(named[1]) != header["step"]:
@@ -114,19 +111,18 @@ def load(path: Path, template: Any) -> Any:
         raise _damaged(path, "its digest is another")
     wanted = _named(jax.eval_shape(without_keys, template))
     shapes = header["shapes"]
-    _bridge(arrays, shapes, wanted)
-    _from_earlier(arrays, shapes)
+    whole = {name: _with_zeros(array, tuple(shapes[name])) for name, array in arrays.items()}
+    arrays = layout.adapted(whole, wanted)
     if differing := sorted(wanted.keys() ^ arrays.keys()):
         name = differing[0]
         raise _damaged(path, f"{name} is {'missing' if name in wanted else 'one too many'}")
     for name, like in wanted.items():
-        shape, dtype = tuple(shapes[name]), arrays[name].dtype
+        shape, dtype = arrays[name].shape, arrays[name].dtype
         if (shape, dtype) != (like.shape, like.dtype):
             raise _damaged(
                 path, f"{name} is {dtype}{list(shape)}, not {like.dtype}{list(like.shape)}"
             )
-    leaves = [_with_zeros(arrays[name], like.shape) for name, like in wanted.items()]
-    return jax.tree.unflatten(jax.tree.structure(template), leaves)
+    return jax.tree.unflatten(jax.tree.structure(template), [arrays[name] for name in wanted])
 
 
 def read_header(path: Path) -> dict[str, Any]:
@@ -137,59 +133,6 @@ def read_header(path: Path) -> dict[str, Any]:
 def _named(tree: Any) -> dict[str, Any]:
     leaves, _ = jax.tree.flatten_with_path(tree)
     return {jax.tree_util.keystr(at, simple=True, separator="/"): leaf for at, leaf in leaves}
-
-
-def _as_bits(array: np.ndarray) -> np.ndarray:
-    """NumPy's files know no bfloat16: its bits as whole numbers."""
-    return array.view(np.uint16) if array.dtype == jnp.bfloat16 else array
-
-
-def _bridge(arrays: dict[str, np.ndarray], shapes: dict[str, Any], wanted: dict[str, Any]) -> None:
-    """Brings the context LSTM's weights from one kind of device to another.
-
-    A CPU has an array for each head and multiplies in float32; a GPU has all heads in one array,
-    and beside it working weights in the type in which it multiplies.
-    """
-    _join_or_part_heads(arrays, shapes, wanted)
-    for name in [name for name in arrays if name not in wanted and WORKED.search(name)]:
-        del arrays[name]
-    for name, like in wanted.items():
-        stored = arrays.get(name)
-        if stored is None and WORKED.search(name):
-            source = name.replace("working/weights", "network/context/weights")
-            if source in arrays:
-                arrays[name], shapes[name] = arrays[source].astype(like.dtype), shapes[source]
-        elif stored is not None and stored.dtype == np.uint16 != like.dtype:
-            arrays[name] = stored.view(jnp.bfloat16).astype(like.dtype)
-        elif stored is not None and like.dtype == jnp.bfloat16:
-            arrays[name] = stored.astype(like.dtype)
-
-
-def _from_earlier(arrays: dict[str, np.ndarray], shapes: dict[str, Any]) -> None:
-    """An earlier grue noted whether a head had been used, and not how often."""
-    for name in [name for name in arrays if name.endswith("optimiser/touched")]:
-        new = name.replace("touched", "uses")
-        arrays[new], shapes[new] = arrays.pop(name).astype(np.int32), shapes.pop(name)
-
-
-def _join_or_part_heads(
-    arrays: dict[str, np.ndarray], shapes: dict[str, Any], wanted: dict[str, Any]
-) -> None:
-    stored = {match[1] for name in arrays if (match := HEAD.fullmatch(name))}
-    needed = {match[1] for name in wanted if (match := HEAD.fullmatch(name))}
-    for base in needed - stored:
-        if base in arrays:
-            heads = _with_zeros(arrays.pop(base), tuple(shapes[base]))
-            for k, head in enumerate(heads):
-                arrays[f"{base}/{k}"], shapes[f"{base}/{k}"] = head, list(head.shape)
-    for base in stored - needed:
-        names = sorted((n for n in arrays if n.startswith(f"{base}/")), key=_number)
-        heads = np.stack([_with_zeros(arrays.pop(n), tuple(shapes[n])) for n in names])
-        arrays[base], shapes[base] = heads, list(heads.shape)
-
-
-def _number(name: str) -> int:
-    return int(name.rpartition("/")[2])
 
 
 def _digest(arrays: Mapping[str, np.ndarray]) -> str:

@@ -1,23 +1,30 @@
-"""What a training run is: a game, an agent, a gate, a seed and every hyper-parameter."""
+"""What a training run is: a game, an agent, a gate, a seed and the settings of each.
+
+Agents and gates declare settings of their own (``agents/settings.py``); a config takes all of them
+by name, and keeps them in ``settings`` and ``gate_settings``.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
-import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
-from numbers import Integral, Real
-from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
-from grue.agents.gating import GATES
-from grue.agents.kernels.select import PRECISIONS
-from grue.agents.network import ACTIVATIONS
-from grue.agents.registry import AGENTS
-from grue.agents.settings import Settings
-from grue.errors import NotRegisteredError, UsageError
+from grue.agents.catalogue import AGENTS, GATES, AgentKind, Gate
+from grue.agents.registry import nearest
+from grue.agents.settings import (
+    LARGEST,
+    AgentSettings,
+    NoSettings,
+    as_kind,
+    check_limits,
+    from_text,
+    names_of,
+    setting,
+    typed,
+)
+from grue.errors import UsageError
 from grue.games.game import Game
 from grue.games.registry import known_names
 from grue.games.zmachine import zork
@@ -40,167 +47,191 @@ PRESETS: dict[str, dict[str, Any]] = {
         "elimination_rows": 64,
     },
 }
-FRACTIONS = (
-    "epsilon_start",
-    "epsilon_end",
-    "threshold",
-    "softness",
-    "positive_fraction",
-    "negative_fraction",
-    "discount",
-    "table_learning_rate",
-)
-WITHOUT_NETWORK = ("tabular", "li-tabular")
-EARLIER = {"activation": "relu", "adam_by_head": False}
-"""What was so before it was a setting: files of that time do not name it."""
-WITHOUT_CLASSIFIER = (*WITHOUT_NETWORK, "ae-dqn")
-UNLEARNED_GATES = ("none", "oracle")
-MAY_BE_ZERO = (
-    *("look_every", "learning_starts", "minimum_history", "learning_rate", "game_seed"),
-    *FRACTIONS,
-)
-CHOICES: dict[str, Collection[str]] = {
-    "agent": AGENTS,
-    "gate": GATES,
-    "activation": ACTIVATIONS,
-    "precision": PRECISIONS,
-}
-"""The words that a setting may be; some join later, by name."""
-REGISTERED = ("agent", "gate")
-MOST_SEEDS = 10_000
-LARGEST = 2**31 - 1
-"""Steps are counted in 32 bits."""
-MOST = {"table_rows": 2**28}
-"""A row has four slots, and their numbers have 32 bits, too."""
-
-
+"""Each setting is for the agents that have it."""
 GAME_SETTINGS: dict[str, Mapping[str, Any]] = {zork.NAME: zork.SETTINGS}
-"""What is otherwise for some games, where it is not given."""
+"""Other defaults of some games."""
+MOST_SEEDS = 10_000
+PARTS = ("settings", "gate_settings")
+"""Fields that hold the settings of an agent and a gate; outside they are flat."""
 
 
 @dataclass(frozen=True, kw_only=True, init=False)
-class TrainConfig(Settings):
+class TrainConfig:
     """One condition and its seeds. Everything not given is the paper's for the game."""
 
-    game: str = "saladworld-1"
-    story: str | None = None
-    """The story file of zork1, where it is not found by itself."""
-    commands: str | None = None
-    """A file with the commands of a Z-machine story, one on each line."""
-    game_seed: int | None = None
-    """Of the game's own chance, in every episode; by default each episode has its own."""
-    agent: str = "sc"
-    gate: str = "none"
-    steps: int = 1_300_000
+    game: str = setting("saladworld-1", "name of a game, or the path of a file")
+    story: str | None = setting(None, "the story file of zork1, where it is not found by itself")
+    commands: str | None = setting(None, "file with the commands of a story, one on each line")
+    game_seed: int | None = setting(
+        None, "seed of the game's own chance in every episode; by default each has its own", least=0
+    )
+    agent: str = setting("sc", "what plays")
+    gate: str = setting("none", "which commands may be tried")
+    steps: int = setting(1_300_000, "steps of the run", above=0)
     seeds: tuple[int, ...] = (0,)
-    priority: bool = True
-    """Off: sequences are drawn from all episodes alike, the paper's ablation."""
+    episode_steps: int | None = setting(
+        None, "T; by default the game's: 100 for level 1, else 200", above=0
+    )
+    priority: bool = setting(True, "off: all episodes are replayed alike, the paper's ablation")
+    metrics_every: int = setting(1_000, "steps of a row of metrics", above=0)
+    average_over: int = setting(20_000, "steps of the moving average", above=0)
+    settings: AgentSettings = dataclasses.field(default_factory=AgentSettings)
+    gate_settings: Any = dataclasses.field(default_factory=NoSettings)
 
     def __init__(self, **values: Any) -> None:
-        for name in values:
-            _known(name)
         _check_game(values.get("game"))
-        fields = dataclasses.fields(self)
-        chosen = {field.name: field.default for field in fields}
-        chosen |= {**GAME_SETTINGS.get(values.get("game", chosen["game"]), {}), **values}
-        for name, hint in _hints().items():
-            object.__setattr__(self, name, _typed(name, chosen[name], hint))
+        own = [name for name in names_of(TrainConfig) if name not in PARTS]
+        inherited = {}
+        # Of a config that this one is a changed copy of.
+        for part in PARTS:
+            inherited |= dataclasses.asdict(values.pop(part, NoSettings()))
+        defaults = dict(GAME_SETTINGS.get(values.get("game", TrainConfig.game), {}))
+        for name in own:
+            default = defaults.get(name, getattr(TrainConfig, name))
+            object.__setattr__(self, name, _typed(name, values.get(name, default)))
+        for name in values:
+            _check_known(name, self)
+        chosen = {**defaults, **inherited, **values}
+        for part, kind in zip(PARTS, self.kinds(), strict=True):
+            names = [name for name in names_of(kind) if name in chosen]
+            made = kind(**{name: typed(kind, name, chosen[name]) for name in names})
+            object.__setattr__(self, part, made)
         _check(self)
+
+    def __getattr__(self, name: str) -> Any:
+        """The settings of the agent and the gate are attributes too."""
+        for part in PARTS:
+            found = self.__dict__.get(part)
+            if found is not None and name in names_of(type(found)):
+                return getattr(found, name)
+        raise AttributeError(f"this config has no setting {name!r}")
+
+    @property
+    def kind(self) -> AgentKind:
+        """The agent's declaration."""
+        return AGENTS.find(self.agent)
+
+    @property
+    def gate_kind(self) -> Gate:
+        return GATES.find(self.gate)
+
+    def kinds(self) -> tuple[type, type]:
+        """The dataclasses of ``PARTS``."""
+        return self.kind.settings, self.gate_kind.settings
+
+    @property
+    def heads_in_use(self) -> int:
+        """K of this run."""
+        given = getattr(self.settings, "heads", None)
+        return self.kind.heads if given is None else given
 
     @classmethod
     def preset(cls, name: str, **values: Any) -> TrainConfig:
         """The values of the game, then of a preset, and then the given ones."""
         if name not in PRESETS:
             raise UsageError(f"there is no preset {name!r}; there are {', '.join(PRESETS)}")
-        return cls(**{**PRESETS[name], **values})
+        who = values.get("agent", cls.agent), values.get("gate", cls.gate)
+        return cls(**{**known_to(*who, PRESETS[name]), **values})
 
     def of_seed(self, seed: int) -> TrainConfig:
         return dataclasses.replace(self, seeds=(seed,))
 
+    def flat(self) -> dict[str, Any]:
+        """Every setting by name."""
+        values = {name: getattr(self, name) for name in names_of(TrainConfig) if name not in PARTS}
+        for part in PARTS:
+            values |= dataclasses.asdict(getattr(self, part))
+        return values
+
     def to_json(self) -> dict[str, Any]:
-        return {**dataclasses.asdict(self), "seeds": list(self.seeds)}
+        return {**self.flat(), "seeds": list(self.seeds)}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> TrainConfig:
-        """Of a run or a record, perhaps of an earlier grue."""
+        """Of a run or a record."""
         listed = {name: value for name, value in values.items() if isinstance(value, list)}
-        earlier = {} if values.get("agent") in WITHOUT_NETWORK else EARLIER
-        return cls(**{**earlier, **values, **{name: tuple(v) for name, v in listed.items()}})
+        return cls(**{**values, **{name: tuple(value) for name, value in listed.items()}})
 
 
-def setting_names() -> list[str]:
-    return [field.name for field in dataclasses.fields(TrainConfig)]
+def names_for(agent: str, gate: str) -> list[str]:
+    """The settings of a config, those of its agent and its gate included."""
+    kinds = TrainConfig, AGENTS.find(agent).settings, GATES.find(gate).settings
+    names = [name for kind in kinds for name in names_of(kind) if name not in PARTS]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"{agent} with {gate} has two settings {name!r}; rename one of them")
+    return names
 
 
-@cache
-def _hints() -> dict[str, Any]:
-    return get_type_hints(TrainConfig)
+def known_to(agent: str, gate: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of some settings that an agent with a gate has."""
+    names = names_for(agent, gate)
+    return {name: value for name, value in values.items() if name in names}
+
+
+def all_settings() -> dict[str, type]:
+    """Every setting that any agent or gate has, and the dataclass that declares it."""
+    found: dict[str, type] = {}
+    parts = [part.settings for part in (*AGENTS.values(), *GATES.values())]
+    for kind in (TrainConfig, *parts):
+        for name in names_of(kind):
+            found.setdefault(name, kind)
+    return {name: kind for name, kind in found.items() if name not in PARTS}
 
 
 def parse_settings(given: Iterable[str]) -> dict[str, Any]:
     """Values from ``name=value`` texts, as the command line's ``--set`` takes them."""
     values: dict[str, Any] = {}
+    known = all_settings()
     for text in given:
         name, equals, value = text.partition("=")
-        name = name.strip().replace("-", "_")
+        name, value = name.strip().replace("-", "_"), value.strip()
         if not equals:
             raise UsageError(f"--set takes name=value, not {text!r}")
-        _known(name)
-        values[name] = _read(name, value.strip(), _hints()[name])
+        if name not in known:
+            raise _unknown(name, list(known))
+        values[name] = (
+            parse_seeds(value) if name == "seeds" else from_text(known[name], name, value)
+        )
     return values
 
 
-def _known(name: str) -> None:
-    if name not in _hints():
-        close = difflib.get_close_matches(name, setting_names(), 1, 0.0)
-        raise UsageError(f"there is no setting {name!r}; the nearest is {close[0]!r}")
+def check_used(values: Mapping[str, Any], configs: Iterable[TrainConfig]) -> None:
+    """Refuses a setting that none of some configs has."""
+    configs = list(configs)
+    for name in values:
+        if not any(name in names_for(config.agent, config.gate) for config in configs):
+            _check_known(name, configs[0])
 
 
-def _read(name: str, value: str, hint: Any) -> Any:
-    """A text in the type of its setting."""
-    if name == "seeds":
-        return parse_seeds(value)
-    kinds = get_args(hint) or (hint,)
-    if type(None) in kinds and value.lower() == "none":
-        return None
-    if str in kinds:
-        return value
-    if bool in kinds:
-        answers = {"true": True, "false": False, "yes": True, "no": False, "1": True, "0": False}
-        if value.lower() in answers:
-            return answers[value.lower()]
-        raise _wrong_kind(name, value, bool)
-    kind = int if int in kinds else float
-    try:
-        return kind(value)
-    except ValueError:
-        raise _wrong_kind(name, value, kind) from None
+def _check_known(name: str, config: TrainConfig) -> None:
+    names = names_for(config.agent, config.gate)
+    if name in names:
+        return
+    others = [k for k, kind in AGENTS.items() if name in names_of(kind.settings)]
+    gates = [g for g, gate in GATES.items() if name in names_of(gate.settings)]
+    if others:
+        raise UsageError(f"{name} is a setting of {', '.join(others)}, not of {config.agent}")
+    if gates:
+        raise UsageError(
+            f"{name} is a setting of the gates {', '.join(gates)}, not of {config.gate}"
+        )
+    raise _unknown(name, names)
 
 
-def _typed(name: str, value: Any, hint: Any) -> Any:
-    """A value in exactly the type of its setting, so that equal settings are equal in JSON too."""
-    kinds = get_args(hint) or (hint,)
-    if name == "seeds":
-        if isinstance(value, str) or not isinstance(value, Iterable):
-            raise UsageError(f"seeds are some numbers, as in (0, 1, 2), not {value!r}")
-        return tuple(_typed("a seed", seed, int) for seed in value)
-    if value is None and type(None) in kinds:
-        return None
-    if str in kinds and isinstance(value, str | Path):
-        return str(value)
-    if isinstance(value, bool):
-        if bool in kinds:
-            return value
-    elif int in kinds and isinstance(value, Integral):
-        return int(value)
-    elif float in kinds and isinstance(value, Real) and math.isfinite(value):
-        return float(value)
-    raise _wrong_kind(name, value, kinds[0])
+def _unknown(name: str, known: list[str]) -> UsageError:
+    return UsageError(
+        f"there is no setting {name!r}; the nearest is {nearest(name, known)!r}; "
+        "grue agents lists them all"
+    )
 
 
-def _wrong_kind(name: str, value: Any, kind: type) -> UsageError:
-    kinds = {int: "a whole number", float: "a number", bool: "true or false", str: "a name"}
-    return UsageError(f"{name} is {kinds[kind]}, not {value!r}")
+def _typed(name: str, value: Any) -> Any:
+    if name != "seeds":
+        return typed(TrainConfig, name, value)
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise UsageError(f"seeds are some numbers, as in (0, 1, 2), not {value!r}")
+    return tuple(as_kind("a seed", seed, (int,)) for seed in value)
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
@@ -222,37 +253,22 @@ def parse_seeds(text: str) -> tuple[int, ...]:
 
 def _check(config: TrainConfig) -> None:
     """Refuses what cannot be trained, before anything is built."""
-    for name, choices in CHOICES.items():
-        if (value := getattr(config, name)) not in choices:
-            raise _not_there(name, value, choices)
-    if config.agent in WITHOUT_CLASSIFIER and config.gate not in UNLEARNED_GATES:
+    gate = config.gate_kind
+    if gate.classifier and not config.kind.classifier:
+        fitting = [name for name, other in GATES.items() if not other.classifier]
         raise UsageError(
-            f"{config.agent} has no classifier: its gate is {' or '.join(UNLEARNED_GATES)}, "
+            f"{config.agent} has no classifier: its gate is {' or '.join(fitting)}, "
             f"not {config.gate!r}"
         )
     if not config.seeds or len(set(config.seeds)) < len(config.seeds):
         raise UsageError(f"seeds must be some different numbers, not {list(config.seeds)}")
     if any(not 0 <= seed <= LARGEST for seed in config.seeds):
         raise UsageError(f"seeds lie from 0 to {LARGEST}, not {list(config.seeds)}")
-    for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            continue
-        if value < 0 or (value == 0 and field.name not in MAY_BE_ZERO):
-            least = "at least 0" if field.name in MAY_BE_ZERO else "more than 0"
-            raise UsageError(f"{field.name} must be {least}, not {value}")
-        if field.name in FRACTIONS and value > 1:
-            raise UsageError(f"{field.name} lies from 0 to 1, not {value}")
-        most = MOST.get(field.name, LARGEST)
-        if isinstance(value, int) and value > most:
-            raise UsageError(f"{field.name} must be at most {most}, not {value}")
-    if config.positive_fraction + config.negative_fraction > 1:
-        raise UsageError("positive_fraction and negative_fraction are at most 1 together")
-    if config.minimum_history >= config.sequence_length:
-        raise UsageError(
-            f"minimum_history must be less than sequence_length, {config.sequence_length}, "
-            f"not {config.minimum_history}"
-        )
+    for part in (config, config.settings, config.gate_settings):
+        check_limits(part)
+        conflict = getattr(part, "conflict", None)
+        if conflict is not None and (why := conflict()):
+            raise UsageError(why)
     for name in ("steps", "target_every", "metrics_every", "average_over", "learning_starts"):
         _multiple(config, name, "update_every")
     for name in ("steps", "average_over", "learning_starts"):
@@ -268,16 +284,6 @@ def _check_game(game: object) -> None:
         raise UsageError(
             f"game is a name or the path of a file, not a {type(game).__name__}: give {given!r}"
         )
-
-
-def _not_there(name: str, value: str, choices: Collection[str]) -> UsageError:
-    message = f"there is no {name} {value!r}; there are {', '.join(choices)}"
-    if name not in REGISTERED:
-        return UsageError(message)
-    return NotRegisteredError(
-        f"{message}; if it is your own, name the file that registers it in GRUE_IMPORT "
-        "(in Python: import it first)"
-    )
 
 
 def _multiple(config: TrainConfig, name: str, of: str) -> None:

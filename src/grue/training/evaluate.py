@@ -17,20 +17,19 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from grue.agents.agent import Agent, AgentState, Condition, Episode
+from grue.agents.agent import Agent, AgentState, Episode, RunParameters
 from grue.engine.environment import Environment
 from grue.errors import UsageError
 from grue.training.config import TrainConfig
 from grue.training.player import (
     Player,
     Thought,
-    agent_at,
     begin,
     check_seed,
     decide,
     episode_key,
-    gate_of,
     load_agent,
+    parameters_at,
 )
 from grue.training.runs import read_runs
 from grue.training.stop import Stop
@@ -57,6 +56,7 @@ class Trace(NamedTuple):
     values: Float[Array, "*episodes top"]
     """Their Q; -inf for what is no candidate."""
     admissibility: Float[Array, "*episodes top"]
+    """nan for an agent that does not estimate it."""
     observation: Int[Array, "*episodes length"]
     """o_{t+1}"""
     reward: Int[Array, "*episodes"]
@@ -152,7 +152,8 @@ class Evaluation:
         columns = (trace.top[t], trace.values[t], trace.admissibility[t])
         for command, value, admissibility in zip(*columns, strict=True):
             if value > -np.inf:
-                yield Thought(self.env.commands[command], float(value), float(admissibility))
+                estimate = None if np.isnan(admissibility) else float(admissibility)
+                yield Thought(self.env.commands[command], float(value), estimate)
 
     def _last(self, values: Any) -> np.ndarray:
         return np.asarray(values)[np.arange(len(self)), self.steps - 1]
@@ -177,8 +178,8 @@ def play_episodes(
     env: Environment,
     agent: Agent,
     state: AgentState,
-    condition: Condition,
-    settings: TrainConfig,
+    parameters: RunParameters,
+    config: TrainConfig,
     episodes: int = 1,
     epsilon: float = 0.0,
     seed: int = 0,
@@ -187,7 +188,7 @@ def play_episodes(
     if episodes < 1:
         raise UsageError(f"episodes must be at least 1, not {episodes}")
     check_seed(seed)
-    play = _program(env, agent_at(epsilon, env, agent, condition, settings))
+    play, parameters = _program(env, agent), parameters_at(epsilon, parameters)
     # Batches of one size, so that there is one program.
     size = min(episodes, AT_ONCE)
     number_keys = jax.vmap(episode_key, (None, 0))
@@ -196,11 +197,11 @@ def play_episodes(
     with Stop() as stop:
         for first in range(0, episodes, size):
             keys = number_keys(seed, first + jnp.arange(size))
-            batches.append(jax.device_get(play(state, condition, jnp.float32(epsilon), keys)))
+            batches.append(jax.device_get(play(state, parameters, jnp.float32(epsilon), keys)))
             env.check()
             stop.heed()
     trace = jax.tree.map(lambda *leaves: np.concatenate(leaves)[:episodes], *batches)
-    return Evaluation(env, epsilon, gate_of(condition).classifier, trace)
+    return Evaluation(env, epsilon, config.gate_kind.classifier, trace)
 
 
 @lru_cache(maxsize=16)
@@ -210,14 +211,17 @@ def _opening(env: Environment) -> str:
 
 @lru_cache(maxsize=16)
 def _program(env: Environment, agent: Agent) -> Callable[..., Trace]:
-    """``play(state, condition, epsilon, keys)``: one episode for each key."""
+    """``play(state, parameters, epsilon, keys)``: one episode for each key."""
     top = min(TOP, len(env.commands))
 
     def episode(
-        state: AgentState, condition: Condition, epsilon: Float[Array, ""], key: PRNGKeyArray
+        state: AgentState,
+        parameters: RunParameters,
+        epsilon: Float[Array, ""],
+        key: PRNGKeyArray,
     ) -> Trace:
         def step(before: Episode, _: None) -> tuple[Episode, Trace]:
-            decision, action, forced = decide(env, agent, state, condition, epsilon, key, before)
+            decision, action, forced = decide(env, agent, state, parameters, epsilon, key, before)
             world, seen = env.step(before.game, action)
             allowed = jnp.where(decision.candidates, decision.values, -jnp.inf)
             values, best = jax.lax.top_k(allowed, top)
@@ -229,7 +233,11 @@ def _program(env: Environment, agent: Agent) -> Callable[..., Trace]:
                 candidates=decision.candidates.sum(),
                 top=best,
                 values=values,
-                admissibility=decision.admissibility[best],
+                admissibility=(
+                    jnp.full(top, jnp.nan)
+                    if decision.admissibility is None
+                    else decision.admissibility[best]
+                ),
                 observation=seen.observation,
                 reward=seen.reward,
                 score=seen.score,

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from grue.training.metrics import Row
+from grue.training.metrics import MetricsRow
 
 NOT_INSTALLED = "tensorboardX is not installed: no TensorBoard events are written"
 
@@ -35,7 +35,7 @@ class Events:
         self._write(step + 1, session_log=log(status=log.START))
         self.flush()
 
-    def add(self, row: Row) -> None:
+    def add(self, row: MetricsRow) -> None:
         summary = _proto("summary").Summary
         values = {name: value for name, value in row.items() if isinstance(value, int | float)}
         values |= {f"head {i}": share for i, share in enumerate(row["heads"])}

@@ -9,7 +9,7 @@ from typing import Any
 
 from grue.training.checkpoint import KEPT
 from grue.training.config import TrainConfig
-from grue.training.programs import shared_part
+from grue.training.programs import program_key
 
 
 @dataclass
@@ -56,7 +56,7 @@ def plan(members: Sequence[Member], together: bool, one_program: bool = False) -
     With ``one_program`` runs by themselves use a program that serves all of them.
     """
     shared = together or one_program
-    alike = _by(members, lambda m: shared_part(m.config)) if shared else [[m] for m in members]
+    alike = _by(members, lambda m: program_key(m.config)) if shared else [[m] for m in members]
     groups: list[Group] = []
     for some in alike:
         rest = list(some)

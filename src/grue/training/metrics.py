@@ -8,109 +8,123 @@ from typing import Any
 
 import numpy as np
 
+from grue.agents.gating import annealed_epsilon
+from grue.agents.registry import AgentKind, Metric
 from grue.errors import UsageError
 from grue.training.algorithm import Sums
 from grue.training.config import TrainConfig
 
-Row = dict[str, Any]
-COUNTS = ("step", "seed", "episodes", "wins", "updates", "failures")
-LATER = {"failures": 0}
-"""Columns that runs of an earlier grue lack, and what they stand for there."""
-OF_EPISODES = ("score", "fraction")
-"""Means over the episodes that ended in a row; null where none did."""
-AVERAGED = (
-    *OF_EPISODES,
-    *("q_loss", "classifier_loss", "classifier_accuracy", "precision", "recall"),
-    *("candidates", "admissible_commands", "admissible"),
+MetricsRow = dict[str, Any]
+KEYS = ("step", "seed")
+FIRST = (
+    Metric("episodes", "episodes that ended", "count"),
+    Metric("wins", "of these, with every subtask done", "count"),
+    Metric("score", "mean final score of the episodes that ended", "episode"),
+    Metric("fraction", "mean fraction of the subtasks that were done", "episode"),
+    Metric("score_average", "score over the last average_over steps", "end"),
+    Metric("fraction_average", "fraction over the last average_over steps", "end"),
+    Metric("epsilon", "ε at the end of the row", "end"),
 )
-COLUMNS = (
-    *("step", "seed", "episodes", "wins"),
-    *("score", "fraction", "score_average", "fraction_average", "epsilon"),
-    *AVERAGED[len(OF_EPISODES) :],
-    *("heads", "updates", "failures"),
+ESTIMATES = (
+    Metric("precision", "of the commands with ξ̂ ≥ 1/2, the fraction that is admissible", "step"),
+    Metric("recall", "of the admissible commands, the fraction with ξ̂ ≥ 1/2", "step"),
+)
+LAST = (
+    Metric("candidates", "mean size of the candidate set", "step"),
+    Metric("admissible_commands", "mean number of admissible commands", "step"),
+    Metric("admissible", "fraction of the steps that changed the game", "step"),
+    Metric("heads", "fraction of the steps of each head", "step"),
+    Metric("updates", "gradient updates", "count"),
+    Metric("failures", "episodes cut short because an emulator failed", "count"),
 )
 
-REQUIRED = tuple(name for name in COLUMNS if name not in LATER)
+
+def columns_of(kind: AgentKind) -> tuple[Metric, ...]:
+    """The columns of an agent's runs, beside ``step`` and ``seed``."""
+    return (*FIRST, *kind.metrics, *(ESTIMATES if kind.estimates else ()), *LAST)
 
 
-def make_row(config: TrainConfig, step: int, sums: Sums, heads: int, before: Sequence[Row]) -> Row:
+def averaged(kind: AgentKind) -> list[str]:
+    """The columns that have curves: means over episodes, steps or updates."""
+    spans = ("episode", "step", "update")
+    return [m.name for m in columns_of(kind) if m.per in spans and m.name != "heads"]
+
+
+def whole(kind: AgentKind) -> list[str]:
+    """The columns of whole numbers."""
+    return [*KEYS, *(metric.name for metric in columns_of(kind) if metric.per == "count")]
+
+
+def make_row(
+    config: TrainConfig, step: int, sums: Sums, heads: int, before: Sequence[MetricsRow]
+) -> MetricsRow:
     """The row that ends at a step.
 
     ``sums`` are one run's, ``heads`` how many of them are its own, and ``before`` the rows so far:
     the last of them are part of the moving averages.
     """
-    steps, updates, episodes = config.metrics_every, float(sums.updates), float(sums.episodes)
-    right = float(sums.rightly_admitted)
-    row: Row = {
-        "step": step,
-        "seed": config.seeds[0],
-        "episodes": int(sums.episodes),
-        "wins": int(sums.wins),
-        "score": _ratio(sums.score, episodes),
-        "fraction": _ratio(sums.fraction, episodes),
-        "score_average": None,
-        "fraction_average": None,
-        "epsilon": epsilon_at(config, step),
-        "q_loss": _ratio(sums.losses.q, updates),
-        "classifier_loss": _ratio(sums.losses.classifier, updates),
-        "classifier_accuracy": _ratio(sums.losses.accuracy, updates),
-        "precision": _ratio(right, right + float(sums.wrongly_admitted)),
-        "recall": _ratio(right, right + float(sums.wrongly_rejected)),
-        "candidates": _ratio(sums.candidates, steps),
-        "admissible_commands": _ratio(sums.admissible_commands, steps),
-        "admissible": _ratio(sums.admissible, steps),
-        "heads": [_ratio(share, steps) for share in sums.heads[:heads]],
-        "updates": int(sums.updates),
-        "failures": int(sums.failures),
+    spans = {
+        "step": config.metrics_every,
+        "update": float(sums["updates"]),
+        "episode": float(sums["episodes"]),
     }
+    row: MetricsRow = {"step": step, "seed": config.seeds[0]}
+    for name, _, per in columns_of(config.kind):
+        if per == "count":
+            row[name] = int(sums[name])
+        elif name == "heads":
+            row[name] = [_ratio(share, spans[per]) for share in sums[name][:heads]]
+        elif per == "end":
+            row[name] = None
+        elif name in sums:
+            row[name] = _ratio(sums[name], spans[per])
+    settings = config.settings
+    row["epsilon"] = annealed_epsilon(
+        step, settings.epsilon_start, settings.epsilon_end, settings.epsilon_steps
+    )
+    if config.kind.estimates:
+        right = float(sums["rightly_admitted"])
+        row["precision"] = _ratio(right, right + float(sums["wrongly_admitted"]))
+        row["recall"] = _ratio(right, right + float(sums["wrongly_rejected"]))
     span = rows_of_average(config)
     recent = [*before[max(len(before) - span + 1, 0) :], row]
-    for name in OF_EPISODES:
+    for name in ("score", "fraction"):
         row[f"{name}_average"] = _mean(
             [past[name] for past in recent], [past["episodes"] for past in recent]
         )
     return row
 
 
-def fault(row: Any) -> str:
-    """What is wrong with a stored row; nothing as a rule."""
-    missing = [name for name in REQUIRED if name not in row]
-    if missing:
-        return f"{missing[0]} is missing"
-    for name in REQUIRED:
-        value, whole = row[name], name in COUNTS
+def fault(row: Any, kind: AgentKind) -> str:
+    """What is wrong with a stored row; empty if nothing is."""
+    counts = whole(kind)
+    for name in (*KEYS, *(metric.name for metric in columns_of(kind))):
+        if name not in row:
+            return f"{name} is missing"
+        value, is_count = row[name], name in counts
         parts = value if name == "heads" and isinstance(value, list) else [value]
-        if not all(_is_number(part, whole) or (part is None and not whole) for part in parts):
+        if not all(_is_number(part, is_count) or (part is None and not is_count) for part in parts):
             return f"{name} is {value!r}"
     return ""
 
 
-def _is_number(value: Any, whole: bool) -> bool:
-    if whole:
+def _is_number(value: Any, is_count: bool) -> bool:
+    if is_count:
         return isinstance(value, int) and abs(value) < 2**63
     return isinstance(value, int | float) and math.isfinite(value)
-
-
-def completed(row: Row) -> Row:
-    """A stored row, with the columns that its grue did not have yet."""
-    return {**row, **{name: value for name, value in LATER.items() if name not in row}}
-
-
-def epsilon_at(config: TrainConfig, step: int) -> float:
-    done = min(step / config.epsilon_steps, 1.0)
-    return config.epsilon_start * (1.0 - done) + config.epsilon_end * done
 
 
 def rows_of_average(config: TrainConfig) -> int:
     return config.average_over // config.metrics_every
 
 
-def columns(rows: Sequence[Row]) -> dict[str, np.ndarray]:
+def columns(rows: Sequence[MetricsRow], kind: AgentKind) -> dict[str, np.ndarray]:
     """Rows as arrays by column, null as nan; ``heads`` has a row for each row."""
     arrays: dict[str, np.ndarray] = {}
-    for name in COLUMNS:
+    counts = whole(kind)
+    for name in (*KEYS, *(metric.name for metric in columns_of(kind))):
         values = [row[name] for row in rows]
-        arrays[name] = np.array(values, np.int64 if name in COUNTS else np.float64)
+        arrays[name] = np.array(values, np.int64 if name in counts else np.float64)
     if not rows:
         arrays["heads"] = np.zeros((0, 0))
     return arrays
@@ -123,10 +137,11 @@ def moving_average(
 
     Scores and fractions are averaged over episodes, all else over rows.
     """
-    if name not in AVERAGED:
-        raise UsageError(f"there is no curve {name!r}; there are {', '.join(AVERAGED)}")
+    spans = {metric.name: metric.per for metric in columns_of(config.kind)}
+    if name not in (known := averaged(config.kind)):
+        raise UsageError(f"there is no curve {name!r}; there are {', '.join(known)}")
     values = metrics[name].tolist()
-    weights = metrics["episodes"].tolist() if name in OF_EPISODES else [1] * len(values)
+    weights = metrics["episodes"].tolist() if spans[name] == "episode" else [1] * len(values)
     span = rows_of_average(config)
     means = [
         _mean(values[max(end - span, 0) : end], weights[max(end - span, 0) : end])

@@ -6,7 +6,6 @@ never met gets the head that would be next, and is not recorded.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,14 +17,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from grue.agents.agent import Agent, AgentState, Condition, Decision, Episode
-from grue.agents.gating import GATES, Gate
-from grue.agents.registry import make_agent
+from grue.agents.agent import Agent, AgentState, Decision, Episode, RunParameters
+from grue.agents.settings import LARGEST
 from grue.engine.environment import GAME_STREAM, Environment
 from grue.engine.step import Step
 from grue.errors import UsageError
 from grue.training.algorithm import look_is_forced
-from grue.training.config import LARGEST, TrainConfig
+from grue.training.config import TrainConfig
 from grue.training.runs import load_state, read_config
 from grue.training.train import RunResult, Trained
 
@@ -40,23 +38,23 @@ class Thought:
     command: str
     value: float
     """Q"""
-    admissibility: float
-    """ξ̂"""
+    admissibility: float | None
+    """ξ̂; None for an agent that does not estimate it."""
 
 
 def decide(
     env: Environment,
     agent: Agent,
     state: AgentState,
-    condition: Condition,
+    parameters: RunParameters,
     epsilon: Float[Array, ""],
     key: PRNGKeyArray,
     now: Episode,
 ) -> tuple[Decision, Int[Array, ""], Bool[Array, ""]]:
     """What the agent thinks, the command that is played, and whether it is the forced look."""
     time = now.time + 1
-    decision = agent.act(state, now, condition, epsilon, jax.random.fold_in(key, time))[1]
-    forced = look_is_forced(condition, time)
+    decision = agent.act(state, now, parameters, epsilon, jax.random.fold_in(key, time))[1]
+    forced = look_is_forced(parameters, time)
     return decision, jnp.where(forced, env.commands.index("look"), decision.action), forced
 
 
@@ -70,31 +68,16 @@ def episode_key(seed: int, number: int | Int[Array, ""]) -> PRNGKeyArray:
     return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), PLAY_STREAM), number)
 
 
-def agent_at(
-    epsilon: float, env: Environment, agent: Agent, condition: Condition, settings: TrainConfig
-) -> Agent:
-    """The agent that plays at an ε: greedy play does not soften the gate either (ε₁ = 0)."""
+def parameters_at(epsilon: float, parameters: RunParameters) -> RunParameters:
+    """Of play at an ε: greedy play does not soften the gate either (ε₁ = 0)."""
     if not 0 <= epsilon <= 1:
         raise UsageError(f"epsilon lies from 0 to 1, not {epsilon}")
-    if epsilon > 0 or settings.softness == 0 or not gate_of(condition).soft:
-        return agent
-    hard = dataclasses.replace(settings, softness=0.0, heads=agent.heads, seeds=(0,))
-    return _agent(hard, env)
-
-
-def gate_of(condition: Condition) -> Gate:
-    return list(GATES.values())[int(condition.gate)]
+    return parameters if epsilon > 0 else parameters._replace(softness=jnp.float32(0))
 
 
 def check_seed(seed: int) -> None:
     if not 0 <= seed <= LARGEST:
         raise UsageError(f"seed lies from 0 to {LARGEST}, not {seed}")
-
-
-@lru_cache(maxsize=16)
-def _agent(config: TrainConfig, env: Environment) -> Agent:
-    """The same agent for the same settings, so that its programs are compiled once."""
-    return make_agent(config.agent, env, config)
 
 
 @lru_cache(maxsize=16)
@@ -126,7 +109,7 @@ class Player:
     def __init__(self, trained: Trained, config: TrainConfig, seed: int = 0) -> None:
         check_seed(seed)
         self.trained = trained
-        self.env, self._agent, self._learned, self._condition, self.trained_steps = trained
+        self.env, self._agent, self._learned, self._parameters, self.trained_steps = trained
         self.config = config
         self.seed = seed
         self.state: Any = None
@@ -155,8 +138,7 @@ class Player:
             raise UsageError("no episode has begun: reset() begins one and gives its first step")
         if step.terminated or step.truncated:
             raise UsageError("the episode is over: reset() begins the next one")
-        known = self.env, self._agent, self._condition, self.config
-        agent = agent_at(epsilon, *known)
+        agent, parameters = self._agent, parameters_at(epsilon, self._parameters)
         # Words are for the host only.
         seen = step._replace(text=None)
         if self.decision is None:
@@ -165,7 +147,7 @@ class Player:
             memory = _perceiver(agent)(self.decision.memory, self.state, seen)
         now = Episode(self.state, seen, jnp.int32(self._previous), jnp.int32(self._time), memory)
         self.decision, action, _ = _decider(self.env, agent)(
-            self._learned, self._condition, jnp.float32(epsilon), self._key, now
+            self._learned, parameters, jnp.float32(epsilon), self._key, now
         )
         self._time += 1
         self._previous = int(action)
@@ -187,11 +169,16 @@ class Player:
         if self.decision is None:
             return ()
         values = np.asarray(self.decision.values)
-        admissibility = np.asarray(self.decision.admissibility)
+        estimates = self.decision.admissibility
         candidates = np.flatnonzero(self.decision.candidates)
         best = candidates[np.argsort(-values[candidates], stable=True)]
         return tuple(
-            Thought(self.env.commands[i], float(values[i]), float(admissibility[i])) for i in best
+            Thought(
+                self.env.commands[i],
+                float(values[i]),
+                None if estimates is None else float(estimates[i]),
+            )
+            for i in best
         )
 
     def close(self) -> None:

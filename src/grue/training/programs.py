@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -9,9 +10,10 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from grue.agents.agent import Agent, Condition
-from grue.agents.gating import gate_number
-from grue.agents.registry import make_agent
+from grue.agents.agent import Agent, RunParameters
+from grue.agents.gating import GATES, GateSet, registered_gates
+from grue.agents.registry import Metric, Setup
+from grue.agents.settings import AgentSettings
 from grue.engine.compiled import CompiledEnv
 from grue.engine.environment import Environment
 from grue.engine.make import compiled, make
@@ -24,13 +26,6 @@ from grue.games.registry import known_names, load
 from grue.games.zmachine.story import Story
 from grue.training.algorithm import Program, make_program
 from grue.training.config import TrainConfig
-
-ONE_PROGRAM = ("drqn", "sc")
-"""Agents that are the same program with other numbers of heads."""
-
-
-INFORMED = ("li-tabular", "ae-dqn")
-"""Agents that are told what look and inventory would print."""
 
 
 class Built(NamedTuple):
@@ -59,10 +54,10 @@ def check_trainable(config: TrainConfig) -> None:
     """Refuses what the game cannot be trained with, before anything is built."""
     env = game_of(config)
     steps = env.episode_steps
-    if config.gate == "oracle" and not env.knows_admissible:
+    if config.gate_kind.oracle and not env.knows_admissible:
         raise UsageError(
             f"nobody knows which commands are admissible in {config.game}: "
-            "the gate oracle is for games that compile and for TextWorld's, take another"
+            f"the gate {config.gate} is for games that compile and for TextWorld's, take another"
         )
     if "look" not in env.commands:
         raise UsageError(f"{config.game} has no command 'look', which agents need to begin")
@@ -71,10 +66,10 @@ def check_trainable(config: TrainConfig) -> None:
             f"learning_starts must be at least {steps}, the steps of an episode, "
             f"not {config.learning_starts}: before it no episode may have ended"
         )
-    if config.replay_steps < 2 * (steps + 1):
+    held = getattr(config.settings, "replay_steps", None)
+    if held is not None and held < 2 * (steps + 1):
         raise UsageError(
-            f"replay_steps must be at least {2 * (steps + 1)}, two episodes, "
-            f"not {config.replay_steps}"
+            f"replay_steps must be at least {2 * (steps + 1)}, two episodes, not {held}"
         )
 
 
@@ -86,7 +81,7 @@ def game_of(config: TrainConfig) -> Environment:
         config.story,
         config.commands,
         config.game_seed,
-        config.agent in INFORMED,
+        config.kind.look_and_inventory,
     )
 
 
@@ -142,16 +137,34 @@ def about_game(config: TrainConfig) -> dict[str, Any]:
     return {"game_hash": env.digest, **own}
 
 
-def own_heads(config: TrainConfig) -> int:
-    return make_agent(config.agent, game_of(config), config).heads
+class ProgramKey(NamedTuple):
+    """What a program is built from. Runs with the same key can share one."""
+
+    env: Environment
+    make: Callable[[Setup], Agent]
+    settings: AgentSettings
+    metrics: tuple[Metric, ...]
+    gates: GateSet
+    rows: tuple[int, int, int]
+    """Steps of the run, of a row of metrics, and of the moving average."""
 
 
-def shared_part(config: TrainConfig) -> TrainConfig:
-    """The config without what may differ between the runs of one program."""
-    shared = replace(config, gate="none", priority=True, look_every=0, seeds=(0,))
-    if config.agent in ONE_PROGRAM:
-        shared = replace(shared, agent=ONE_PROGRAM[-1], heads=None)
-    return shared
+def program_key(config: TrainConfig) -> ProgramKey:
+    """What remains of a config without what may differ between the runs of one program."""
+    settings: Any = replace(config.settings, look_every=0)
+    if hasattr(settings, "heads"):
+        settings = replace(settings, heads=None)
+    own = config.gate_settings
+    if hasattr(own, "softness"):
+        own = replace(own, softness=type(own)().softness)
+    return ProgramKey(
+        game_of(config),
+        config.kind.make,
+        settings,
+        config.kind.metrics,
+        registered_gates({config.gate: own}),
+        (config.steps, config.metrics_every, config.average_over),
+    )
 
 
 def build(config: TrainConfig, heads: int, many: bool) -> Built:
@@ -159,25 +172,26 @@ def build(config: TrainConfig, heads: int, many: bool) -> Built:
 
     Programs are kept: further runs in the same process compile nothing.
     """
-    shared = shared_part(config)
-    every = config.metrics_every
-    return _build(replace(shared, steps=every, average_over=every), heads, many)
+    return _build(program_key(config)._replace(rows=(0, 0, 0)), heads, many)
 
 
 @lru_cache(maxsize=4)
-def _build(config: TrainConfig, heads: int, many: bool) -> Built:
-    env = game_of(config)
-    settings = replace(config, heads=heads) if config.agent in ONE_PROGRAM else config
-    agent = make_agent(config.agent, env, settings)
-    return Built(env, agent, make_program(env, agent, settings, many))
+def _build(key: ProgramKey, heads: int, many: bool) -> Built:
+    agent = key.make(Setup(key.env, key.settings, key.gates, heads))
+    return Built(key.env, agent, make_program(key.env, agent, key.settings, key.metrics, many))
 
 
-def condition_of(config: TrainConfig, heads: int) -> Condition:
+def parameters_of(config: TrainConfig) -> RunParameters:
     """What is a run's own in a program that it shares."""
-    return Condition(
-        gate=jnp.int32(gate_number(config.gate)),
-        heads=jnp.int32(heads),
-        positive_fraction=jnp.float32(config.positive_fraction if config.priority else 0.0),
-        negative_fraction=jnp.float32(config.negative_fraction if config.priority else 0.0),
-        look_every=jnp.int32(config.look_every),
+    positive, negative = (
+        getattr(config.settings, f"{sign}_fraction", 0.0) if config.priority else 0.0
+        for sign in ("positive", "negative")
+    )
+    return RunParameters(
+        gate=jnp.int32(GATES.number(config.gate)),
+        heads=jnp.int32(config.heads_in_use),
+        positive_fraction=jnp.float32(positive),
+        negative_fraction=jnp.float32(negative),
+        look_every=jnp.int32(config.settings.look_every),
+        softness=jnp.float32(getattr(config.gate_settings, "softness", 0.0)),
     )

@@ -11,7 +11,7 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
-from grue.training.metrics import Row
+from grue.training.metrics import ESTIMATES, FIRST, KEYS, LAST, MetricsRow
 
 PLAIN_SECONDS = 10.0
 WINDOW = 10
@@ -71,7 +71,7 @@ class Display:
         self._bar.below = ""
         self._bar.add_task(self._what, total=steps, completed=step, left="compiling")
 
-    def update(self, step: int, rows: Sequence[Row]) -> None:
+    def update(self, step: int, rows: Sequence[MetricsRow]) -> None:
         (before, first), now = self._last, time.monotonic()
         self._speeds.append((step - first) / max(now - before, 1e-9))
         self._last = now, step
@@ -90,20 +90,25 @@ class Display:
         self.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def _told(speed: float, rows: Sequence[Row]) -> str:
+def _told(speed: float, rows: Sequence[MetricsRow]) -> str:
     return ", ".join(
         [
             f"{speed * len(rows):,.0f} steps/s",
             f"ε {rows[0]['epsilon']:.2f}",
             f"score {_mean(rows, 'score_average', 1)}",
             f"fraction {_mean(rows, 'fraction_average', 2)}",
-            f"q loss {_mean(rows, 'q_loss', 3)}",
-            f"classifier {_mean(rows, 'classifier_loss', 3)}",
+            *(f"{name.replace('_', ' ')} {_mean(rows, name, 3)}" for name in _declared(rows[0])),
         ]
     )
 
 
-def _mean(rows: Sequence[Row], name: str, digits: int) -> str:
+def _declared(row: MetricsRow) -> list[str]:
+    """The columns that are the agent's own."""
+    usual = {metric.name for metric in (*FIRST, *ESTIMATES, *LAST)}
+    return [name for name in row if name not in usual and name not in KEYS]
+
+
+def _mean(rows: Sequence[MetricsRow], name: str, digits: int) -> str:
     known = [row[name] for row in rows if row[name] is not None]
     return f"{sum(known) / len(known):.{digits}f}" if known else "-"
 

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import platform
+import subprocess
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import grue
 from grue.engine.bench import device_name
 
+VARIABLE = "GRUE_COMMIT"
 LIBRARIES = ("jax", "jaxlib", "equinox")
 
 
-def about() -> dict[str, str | None]:
+def about() -> dict[str, Any]:
+    commit, changed = commit_of(Path(grue.__file__).parents[2])
     return {
-        "commit": commit_of(Path(grue.__file__).parents[2]),
+        "commit": commit,
+        "changed_tree": changed,
         "grue": grue.__version__,
         "python": platform.python_version(),
         **{name: metadata.version(name) for name in LIBRARIES},
@@ -22,36 +28,24 @@ def about() -> dict[str, str | None]:
     }
 
 
-def commit_of(checkout: Path) -> str | None:
-    """The commit that is checked out; None where grue does not run from a checkout of its own.
+def commit_of(checkout: Path) -> tuple[str | None, bool | None]:
+    """The commit, and whether the tree differs from it: asks git, None where git cannot tell.
 
-    Read from git's files: git itself need not be installed.
+    On a machine without git ``GRUE_COMMIT`` may name the commit.
     """
     if not (checkout / "src" / "grue").is_dir():
-        return None
+        return os.environ.get(VARIABLE), None
+    commit = _git(checkout, "rev-parse", "HEAD")
+    changes = _git(checkout, "status", "--porcelain")
+    if commit is None or changes is None:
+        return os.environ.get(VARIABLE), None
+    return commit, bool(changes)
+
+
+def _git(checkout: Path, *arguments: str) -> str | None:
+    command = ["git", "-C", str(checkout), *arguments]
     try:
-        folder = _git_folder(checkout)
-        head = (folder / "HEAD").read_text().strip()
-        return _resolve(folder, head.removeprefix("ref: ")) if head.startswith("ref: ") else head
-    except (OSError, UnicodeDecodeError):
+        told = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    except (OSError, subprocess.SubprocessError):
         return None
-
-
-def _git_folder(checkout: Path) -> Path:
-    place = checkout / ".git"
-    if place.is_dir():
-        return place
-    return checkout / place.read_text().strip().removeprefix("gitdir: ")
-
-
-def _resolve(folder: Path, ref: str) -> str | None:
-    """A branch's commit, from its own file or from the list of packed ones."""
-    common = folder / "commondir"  # Of a further worktree.
-    home = folder / common.read_text().strip() if common.exists() else folder
-    if (home / ref).exists():
-        return (home / ref).read_text().strip()
-    for line in (home / "packed-refs").read_text().splitlines():
-        commit, _, name = line.partition(" ")
-        if name == ref:
-            return commit
-    return None
+    return told.stdout.strip()

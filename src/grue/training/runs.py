@@ -23,16 +23,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from grue.agents.agent import Agent, AgentState, Condition
+from grue.agents.agent import Agent, AgentState, RunParameters
 from grue.engine.environment import Environment
 from grue.errors import BrokenFileError, GrueError, NotRegisteredError, UsageError
 from grue.files import PARTIAL, sync_folder, write_atomically
 from grue.games.gamefile import SUFFIX
 from grue.training import checkpoint, metrics
-from grue.training.config import TrainConfig, setting_names
+from grue.training.config import TrainConfig
 from grue.training.events import Events
-from grue.training.metrics import Row
-from grue.training.programs import build, condition_of, own_heads
+from grue.training.metrics import MetricsRow
+from grue.training.programs import build, parameters_of
 
 CONFIG, METRICS, CHECKPOINT = "config.json", "metrics.jsonl", "checkpoint"
 UNREADABLE = (
@@ -77,7 +77,7 @@ class Curves:
     @property
     def final(self) -> dict[str, float]:
         """The last moving averages; nan where there is none."""
-        curves = {name: self.curve(name)[1] for name in metrics.AVERAGED}
+        curves = {name: self.curve(name)[1] for name in metrics.averaged(self.config.kind)}
         return {name: float(curve[-1]) if len(curve) else np.nan for name, curve in curves.items()}
 
 
@@ -104,7 +104,7 @@ def read_runs(paths: Iterable[Path | str]) -> list[StoredRun]:
 def read_run(folder: Path) -> StoredRun:
     config, about = read_config(folder)
     try:
-        table = metrics.columns(read_rows(folder))
+        table = metrics.columns(read_rows(folder), config.kind)
     except ValueError as error:
         raise BrokenFileError(
             f"{folder / METRICS} is damaged ({error}); train into another folder"
@@ -112,7 +112,7 @@ def read_run(folder: Path) -> StoredRun:
     return StoredRun(config, config.seeds[0], table, folder, about)
 
 
-def load_state(folder: Path | str) -> tuple[Environment, Agent, AgentState, Condition, int]:
+def load_state(folder: Path | str) -> tuple[Environment, Agent, AgentState, RunParameters, int]:
     """What a run has learned: its latest checkpoint, with the agent and the game it is for."""
     folder = Path(folder)
     config, _ = read_config(folder)
@@ -121,12 +121,12 @@ def load_state(folder: Path | str) -> tuple[Environment, Agent, AgentState, Cond
         raise GrueError(f"{folder} has no checkpoint yet; train it first")
     path = checkpoint.path_of(folder / CHECKPOINT, steps[-1])
     built = build(config, built_heads(path), many=False)
-    condition = condition_of(config, own_heads(config))
-    template = jax.eval_shape(built.program.init, jnp.int32(0), condition)
+    parameters = parameters_of(config)
+    template = jax.eval_shape(built.program.init, jnp.int32(0), parameters)
     run = jax.tree.map(jnp.array, checkpoint.load(path, template))
     run = checkpoint.with_keys(run, template)
     # Not the stored one: the number of a gate of one's own depends on what else was registered.
-    return built.env, built.agent, run.agent, condition, steps[-1]
+    return built.env, built.agent, run.agent, parameters, steps[-1]
 
 
 def built_heads(path: Path) -> int:
@@ -155,18 +155,19 @@ def read_config(folder: Path) -> tuple[TrainConfig, dict[str, Any]]:
     return config, about
 
 
-def read_rows(folder: Path, until: int | None = None) -> list[Row]:
+def read_rows(folder: Path, until: int | None = None) -> list[MetricsRow]:
     """The rows of metrics, up to a step. A last line that is still being written is left out."""
     path = folder / METRICS
     try:
         lines = path.read_bytes().split(b"\n")[:-1]
     except FileNotFoundError:
         return []
-    rows: list[Row] = []
+    kind = read_config(folder)[0].kind
+    rows: list[MetricsRow] = []
     for number, line in enumerate(lines, 1):
         try:
             row = json.loads(line)
-            fault = metrics.fault(row)
+            fault = metrics.fault(row, kind)
         except UNREADABLE:
             row, fault = {}, "it is no row"
         if fault:
@@ -175,7 +176,7 @@ def read_rows(folder: Path, until: int | None = None) -> list[Row]:
             )
         if until is not None and row["step"] > until:
             break
-        rows.append(metrics.completed(row))
+        rows.append(row)
     return rows
 
 
@@ -237,8 +238,9 @@ def check_same(folder: Path, config: TrainConfig, game_hash: str) -> None:
     stored = replace(stored, story=config.story)
     if replace(stored, steps=config.steps) == config and config.steps >= stored.steps:
         return
-    for name in setting_names():
-        was, now = getattr(stored, name), getattr(config, name)
+    before, after = stored.flat(), config.flat()
+    for name in {**before, **after}:
+        was, now = before.get(name), after.get(name)
         if was != now:
             least = "; it may only grow" if name == "steps" else ""
             raise UsageError(
@@ -257,7 +259,7 @@ class RunFolder:
         """
         self.path = path
         self.checkpoints = path / CHECKPOINT
-        self.rows: list[Row] = []
+        self.rows: list[MetricsRow] = []
         """Those that are there already."""
         self._events: Events | None = None
         self._lock = _locked(path)
@@ -294,7 +296,7 @@ class RunFolder:
         """Writes TensorBoard events too, from a step on."""
         self._events = Events(self.path, step)
 
-    def write(self, row: Row) -> None:
+    def write(self, row: MetricsRow) -> None:
         self._metrics.write(_line(row))
         self._metrics.flush()
         if self._events is not None:
@@ -320,7 +322,7 @@ class RunFolder:
         os.close(self._lock)
 
 
-def _line(row: Row) -> bytes:
+def _line(row: MetricsRow) -> bytes:
     return json.dumps(row, allow_nan=False).encode() + b"\n"
 
 

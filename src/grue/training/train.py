@@ -19,23 +19,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from grue.agents.agent import Agent, AgentState, Condition
+from grue.agents.agent import Agent, AgentState, RunParameters
 from grue.engine.environment import Environment
 from grue.errors import GrueError, UsageError, is_out_of_memory, out_of_memory
 from grue.training import checkpoint, events, metrics, runs
 from grue.training.algorithm import Run
 from grue.training.config import TrainConfig
 from grue.training.groups import Group, Member, plan
-from grue.training.metrics import Row
+from grue.training.metrics import MetricsRow
 from grue.training.programs import (
     Built,
     about_game,
     build,
     check_trainable,
-    condition_of,
     game_of,
     hosting,
-    own_heads,
+    parameters_of,
     resolved,
 )
 from grue.training.provenance import about as provenance
@@ -43,7 +42,7 @@ from grue.training.runs import Curves, RunFolder
 from grue.training.stop import Stop
 
 CHECKPOINT_SECONDS = 60.0
-Trained = tuple[Environment, Agent, AgentState, Condition, int]
+Trained = tuple[Environment, Agent, AgentState, RunParameters, int]
 
 
 @runtime_checkable
@@ -54,7 +53,7 @@ class Progress(Protocol):
         """Runs go on from a step to another."""
         ...
 
-    def update(self, step: int, rows: Sequence[Row]) -> None:
+    def update(self, step: int, rows: Sequence[MetricsRow]) -> None:
         """A row of each run."""
         ...
 
@@ -77,7 +76,7 @@ class RunResult(Curves):
 
     @property
     def trained(self) -> Trained:
-        """Game, agent, what it learned, its condition and the step: read anew from the folder."""
+        """Game, agent, its state, the run's parameters and the step, read from the folder."""
         if self._held is not None:
             return self._held
         assert self.folder is not None
@@ -162,10 +161,9 @@ def _members(
     for config in map(resolved, configs):
         opened.callback(game_of(config).close)
         check_trainable(config)
-        heads = own_heads(config)
         for seed in config.seeds:
             run = config.of_seed(seed)
-            member = Member(runs.run_name(run), run, heads)
+            member = Member(runs.run_name(run), run, run.heads_in_use)
             if member.name in members:
                 raise UsageError(f"two runs are called {member.name}; train them one at a time")
             members[member.name] = member
@@ -202,7 +200,7 @@ class _Trainer:
         self.progress = progress
         self.checkpoint_seconds = checkpoint_seconds
         self.folders: list[RunFolder] = []
-        self.rows: list[list[Row]] = [[] for _ in self.members]
+        self.rows: list[list[MetricsRow]] = [[] for _ in self.members]
 
     def train(self) -> dict[str, RunResult]:
         if self.group.step == self.config.steps:
@@ -250,9 +248,9 @@ class _Trainer:
 
     def _begin(self, built: Built) -> Run:
         """The runs at the group's step: new ones, or from their checkpoints."""
-        conditions = [condition_of(member.config, member.heads) for member in self.members]
+        parameters = [parameters_of(member.config) for member in self.members]
         seeds = [jnp.int32(member.config.seeds[0]) for member in self.members]
-        start = self._joined([seeds, conditions], jnp.stack)
+        start = self._joined([seeds, parameters], jnp.stack)
         if self.group.step == 0:
             return built.program.init(*start)
         template = jax.eval_shape(built.program.init, *start)
@@ -263,7 +261,7 @@ class _Trainer:
         ]
         run = jax.tree.map(jnp.array, self._joined([loaded], np.stack)[0])
         # The number of a gate of one's own depends on what else was registered.
-        return checkpoint.with_keys(run, template)._replace(condition=start[1])
+        return checkpoint.with_keys(run, template)._replace(parameters=start[1])
 
     def _joined(self, lists: Sequence[Sequence[Any]], stack: Any) -> list[Any]:
         """Trees of the runs as one tree of all runs."""
@@ -300,11 +298,12 @@ class _Trainer:
 
     def _open_folders(self, stack: ExitStack) -> None:
         step = self.group.step
+        ours = provenance() if self.members[0].folder is not None else {}
         for number, member in enumerate(self.members):
             if member.folder is None:
                 continue
             with _told(member.folder):
-                about = {**provenance(), **about_game(member.config)}
+                about = {**ours, **about_game(member.config)}
                 if member.is_new:
                     runs.create(member.folder, member.config, about)
                 folder = RunFolder(member.folder, step, partial(_check_unchanged, member))
@@ -338,8 +337,8 @@ class _Trainer:
             held = None
             if member.folder is None:
                 own = self._of_run(number, run)
-                held = (built.env, built.agent, own.agent, own.condition, self.config.steps)
-            table = metrics.columns(self.rows[number])
+                held = (built.env, built.agent, own.agent, own.parameters, self.config.steps)
+            table = metrics.columns(self.rows[number], member.config.kind)
             found[member.name] = RunResult(
                 member.config, member.config.seeds[0], table, member.folder, held
             )
@@ -391,7 +390,7 @@ class _Silent:
     def begin(self, names: Sequence[str], step: int, steps: int) -> None:
         pass
 
-    def update(self, step: int, rows: Sequence[Row]) -> None:
+    def update(self, step: int, rows: Sequence[MetricsRow]) -> None:
         pass
 
     def say(self, line: str) -> None:
