@@ -153,6 +153,15 @@ class EliminationAgent:
     def start(self, state: AgentState) -> State:
         return jnp.asarray(self.first_state)
 
+    def epsilon(
+        self,
+        state: AgentState,
+        episode: Episode,
+        parameters: RunParameters,
+        epsilon: Float[Array, ""],
+    ) -> Float[Array, ""]:
+        return epsilon
+
     def act(
         self,
         state: AgentState,

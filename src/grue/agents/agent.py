@@ -1,4 +1,4 @@
-"""What an agent is: seven pure functions, the same for every run of a program.
+"""What an agent is: eight pure functions, the same for every run of a program.
 
 ``AgentState`` has two parts. ``learned`` is what an update changes (weights, moments); ``kept`` is
 what only play changes (the replay memory, the scores seen). An update reads both and returns the
@@ -29,6 +29,8 @@ class RunParameters(NamedTuple):
     """0: never."""
     softness: Float[Array, ""]
     """ε₁ of the gate; 0 in greedy play."""
+    explorer: Int[Array, ""]
+    """Its place among the program's explorers."""
 
 
 class AgentState(NamedTuple):
@@ -75,6 +77,16 @@ class Agent(Protocol):
 
     def start(self, state: AgentState) -> Any:
         """The agent's memory at the start of an episode: h_0."""
+        ...
+
+    def epsilon(
+        self,
+        state: AgentState,
+        episode: Episode,
+        parameters: RunParameters,
+        epsilon: Float[Array, ""],
+    ) -> Float[Array, ""]:
+        """ε of this step in training: the annealed one, or what an explorer makes of it."""
         ...
 
     def act(

@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from grue.agents import aedqn, deep, tabular
+from grue.agents.exploring import EXPLORERS, ExplorerKind
 from grue.agents.gating import GATES, Gate
 from grue.agents.registry import AGENTS, AgentKind
 
-__all__ = ["AGENTS", "GATES", "AgentKind", "Gate", "aedqn", "deep", "tabular"]
+__all__ = [
+    "AGENTS",
+    "EXPLORERS",
+    "GATES",
+    "AgentKind",
+    "ExplorerKind",
+    "Gate",
+    "aedqn",
+    "deep",
+    "tabular",
+]

@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from grue.agents import contexts, gating, learner, replay
 from grue.agents.agent import AgentState, Decision, Episode, RunParameters, Told
 from grue.agents.contexts import ScoreContexts
+from grue.agents.exploring import ExplorerSet
 from grue.agents.kernels.select import PRECISIONS
 from grue.agents.learner import Learner, Learning
 from grue.agents.network import ACTIVATIONS, Memory, Network, NetworkSizes
@@ -77,15 +78,18 @@ METRICS = (
 class Kept(NamedTuple):
     replay: EpisodicReplay
     contexts: ScoreContexts
+    own: Any
+    """The explorers', or that of an agent of your own."""
 
 
 class DeepAgent:
-    """An agent of your own may override its first four methods."""
+    """An agent of your own may override the methods before ``init``."""
 
     def __init__(self, setup: Setup) -> None:
         env, settings = setup.env, setup.settings
         self.settings: DeepSettings = settings
         self.gates = setup.gates
+        self.explorers = ExplorerSet(env, setup.explorers)
         self.heads = setup.heads
         self.look = env.commands.index("look")
         self.observation_length = env.observation_length
@@ -107,19 +111,32 @@ class DeepAgent:
         """θ"""
         return Network(self.sizes, key)
 
+    def own_state(self) -> Any:
+        """What it keeps over a run beside the replay memory."""
+        return self.explorers.init()
+
     def fields(self) -> Mapping[str, jax.ShapeDtypeStruct]:
         """Further fields of a step in the replay memory: shape and type of each."""
-        return {}
+        return self.explorers.fields()
 
-    def fields_of(self, state: AgentState, before: Episode, after: Episode) -> Fields:
-        """Their values for a step."""
-        return {}
+    def notice(
+        self,
+        own: Any,
+        before: Episode,
+        action: Int[Array, ""],
+        after: Episode,
+        parameters: RunParameters,
+    ) -> tuple[Any, Fields, Told]:
+        """Its own state after a step, the step's further fields, and declared metrics."""
+        return self.explorers.notice(own, before, action, after, parameters.explorer)
 
-    def rewards(self, state: AgentState, steps: ReplayStep) -> Float[Array, "batch steps"]:
+    def rewards(
+        self, own: Any, steps: ReplayStep, parameters: RunParameters
+    ) -> Float[Array, "batch steps"]:
         """What is learned from; the replay memory is balanced by the game's reward alone."""
-        return steps.reward
+        return self.explorers.rewards(own, steps, parameters.explorer)
 
-    # The seven functions of an agent
+    # The eight functions of an agent
 
     def init(self, key: PRNGKeyArray) -> AgentState:
         """θ, θ⁻ ← θ, D = {}, J = {}"""
@@ -132,10 +149,20 @@ class DeepAgent:
             fields=self.fields(),
         )
         learned = learner.init(network, self.settings.precision)
-        return AgentState(learned, Kept(memory, contexts.init()))
+        return AgentState(learned, Kept(memory, contexts.init(), self.own_state()))
 
     def start(self, state: AgentState) -> Memory:
         return state.learned.network.memory()
+
+    def epsilon(
+        self,
+        state: AgentState,
+        episode: Episode,
+        parameters: RunParameters,
+        epsilon: Float[Array, ""],
+    ) -> Float[Array, ""]:
+        own, score = state.kept.own, episode.seen.score
+        return self.explorers.epsilon(own, epsilon, score, parameters.explorer)
 
     def act(
         self,
@@ -182,6 +209,7 @@ class DeepAgent:
             each.admissible_set if self.settings.oracle_in_targets else None
             for each in (seen, step)
         )
+        own, fields, told = self.notice(state.kept.own, before, action, after, parameters)
         row = ReplayStep(
             seen.observation,
             seen.score,
@@ -190,12 +218,12 @@ class DeepAgent:
             step.admissible,
             step.terminated,
             now,
-            self.fields_of(state, before, after),
+            fields,
         )
         last = row._replace(observation=step.observation, score=step.score, admissible_set=then)
         over = step.terminated | step.truncated
         memory = replay.add(state.kept.replay, row, last, over)
-        return state._replace(kept=state.kept._replace(replay=memory)), {}
+        return state._replace(kept=state.kept._replace(replay=memory, own=own)), told
 
     def update(
         self, state: AgentState, parameters: RunParameters, key: PRNGKeyArray
@@ -203,7 +231,7 @@ class DeepAgent:
         """A minibatch from D, then gradient descent on L(θ)."""
         with jax.named_scope("sample"):
             batch = self.sample(state, parameters, key)
-        rows = batch.rows._replace(reward=self.rewards(state, batch.rows))
+        rows = batch.rows._replace(reward=self.rewards(state.kept.own, batch.rows, parameters))
         learning = Learning(self.settings, self.gates, parameters, self.look)
         return learner.update(
             state.learned,
@@ -232,6 +260,7 @@ class DeepAgent:
 DEEP: dict[str, Any] = {
     "settings": DeepSettings,
     "metrics": METRICS,
+    "explores": True,
     "classifier": True,
     "estimates": True,
 }

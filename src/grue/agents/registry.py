@@ -7,7 +7,7 @@ parts are registered when ``grue.agents.catalogue`` is imported.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 
@@ -16,6 +16,7 @@ from grue.errors import NotRegisteredError, UsageError
 
 if TYPE_CHECKING:
     from grue.agents.agent import Agent
+    from grue.agents.exploring import ChosenExplorer
     from grue.agents.gating import GateSet
     from grue.engine.environment import Environment
 
@@ -42,6 +43,7 @@ class Setup(NamedTuple):
     gates: GateSet
     heads: int
     """The most heads that a run of the program has."""
+    explorers: Sequence[ChosenExplorer]
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,8 @@ class AgentKind:
     heads: int = 1
     updates: bool = True
     """False for an agent that learns in ``observe``: its ``update`` does nothing."""
+    explores: bool = False
+    """Whether it learns from an explorer's bonus."""
     classifier: bool = False
     """Whether it trains Φ_C, which learned gates need."""
     estimates: bool = False

@@ -146,6 +146,15 @@ class TabularAgent:
     def start(self, state: AgentState) -> Key:
         return jnp.asarray(self.first_key)
 
+    def epsilon(
+        self,
+        state: AgentState,
+        episode: Episode,
+        parameters: RunParameters,
+        epsilon: Float[Array, ""],
+    ) -> Float[Array, ""]:
+        return epsilon
+
     def act(
         self,
         state: AgentState,

@@ -41,10 +41,12 @@ def conditions(
         settings[name] = parse_seeds(value) if name == "seeds" else value
     agents = _listed(settings, "agent")
     gates = _listed(settings, "gate")
-    configs = [
-        TrainConfig.preset(preset, agent=agent, gate=gate, **known_to(agent, gate, settings))
-        for agent, gate in product(agents, gates)
+    explorers = _listed(settings, "explore")
+    chosen = [
+        {"agent": agent, "gate": gate, "explore": explore}
+        for agent, gate, explore in product(agents, gates, explorers)
     ]
+    configs = [TrainConfig.preset(preset, **one, **known_to(one, settings)) for one in chosen]
     check_used(settings, configs)
     return configs
 

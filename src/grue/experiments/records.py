@@ -256,8 +256,7 @@ def _to_json(record: Record) -> dict[str, Any]:
         "about": [dict(about) for about in record.about],
         "steps": record.steps.tolist(),
         "columns": {
-            name: _seed_rows(c, name in whole(record.config.kind))
-            for name, c in record.columns.items()
+            name: _seed_rows(c, name in whole(record.config)) for name, c in record.columns.items()
         },
         "first_solve": record.first_solve,
         "solved": record.solved,
@@ -374,7 +373,7 @@ def _read(
     column = np.array(rows, float)
     if len(column) == 1:
         column = np.repeat(column, shape[0], 0)
-    names = [metric.name for metric in columns_of(config.kind)]
+    names = [metric.name for metric in columns_of(config)]
     if name not in names or column.shape[:2] != shape or column.ndim != 2 + (name == "heads"):
         raise ValueError(f"{name} is not a column of {shape[0]} seeds and {shape[1]} rows")
     return column

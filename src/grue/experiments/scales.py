@@ -50,7 +50,7 @@ class Scale:
             game=game,
             story=story if game == zork.NAME else None,
             seeds=tuple(seeds),
-            **known_to(condition.agent, condition.gate, values),
+            **known_to(condition.settings, values),
             **condition.settings,
         )
 

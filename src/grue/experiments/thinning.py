@@ -35,7 +35,7 @@ def thin(
     steps = np.array(ends, np.int64)
     edges = np.searchsorted(full["step"], steps, side="right").tolist()
     spans = [slice(begin, end) for begin, end in zip([0, *edges], edges, strict=False)]
-    found = metrics.columns_of(config.kind)
+    found = metrics.columns_of(config)
     return steps, {metric.name: _column(metric, full, spans) for metric in found}
 
 

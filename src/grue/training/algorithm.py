@@ -79,6 +79,7 @@ def make_program(
         epsilon = annealed_epsilon(
             number, settings.epsilon_start, settings.epsilon_end, settings.epsilon_steps
         )
+        epsilon = agent.epsilon(run.agent, before, run.parameters, epsilon)
         key = jax.random.fold_in(run.play_key, number)
         # a_t, h_t ← ACT(o_t, a_{t-1}, u_t, h_{t-1}, J, ε, ε₁, c, θ)
         with jax.named_scope("act"):

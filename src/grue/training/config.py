@@ -7,12 +7,13 @@ by name, and keeps them in ``settings`` and ``gate_settings``.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from grue.agents.catalogue import AGENTS, GATES, AgentKind, Gate
-from grue.agents.registry import nearest
+from grue.agents.catalogue import AGENTS, EXPLORERS, GATES, AgentKind, ExplorerKind, Gate
+from grue.agents.exploring import ChosenExplorer
+from grue.agents.registry import Metric, nearest
 from grue.agents.settings import (
     LARGEST,
     AgentSettings,
@@ -51,8 +52,8 @@ PRESETS: dict[str, dict[str, Any]] = {
 GAME_SETTINGS: dict[str, Mapping[str, Any]] = {zork.NAME: zork.SETTINGS}
 """Other defaults of some games."""
 MOST_SEEDS = 10_000
-PARTS = ("settings", "gate_settings")
-"""Fields that hold the settings of an agent and a gate; outside they are flat."""
+PARTS = ("settings", "gate_settings", "explorer_settings")
+"""Fields that hold the settings of an agent, a gate and an explorer; outside they are flat."""
 
 
 @dataclass(frozen=True, kw_only=True, init=False)
@@ -67,6 +68,7 @@ class TrainConfig:
     )
     agent: str = setting("sc", "what plays")
     gate: str = setting("none", "which commands may be tried")
+    explore: str = setting("none", "explorer: what is worth a bonus")
     steps: int = setting(1_300_000, "steps of the run", above=0)
     seeds: tuple[int, ...] = (0,)
     episode_steps: int | None = setting(
@@ -77,6 +79,7 @@ class TrainConfig:
     average_over: int = setting(20_000, "steps of the moving average", above=0)
     settings: AgentSettings = dataclasses.field(default_factory=AgentSettings)
     gate_settings: Any = dataclasses.field(default_factory=NoSettings)
+    explorer_settings: Any = dataclasses.field(default_factory=NoSettings)
 
     def __init__(self, **values: Any) -> None:
         _check_game(values.get("game"))
@@ -115,9 +118,18 @@ class TrainConfig:
     def gate_kind(self) -> Gate:
         return GATES.find(self.gate)
 
-    def kinds(self) -> tuple[type, type]:
+    @property
+    def explorer(self) -> ChosenExplorer:
+        return ChosenExplorer(EXPLORERS.find(self.explore), self.explorer_settings)
+
+    def kinds(self) -> tuple[type, ...]:
         """The dataclasses of ``PARTS``."""
-        return self.kind.settings, self.gate_kind.settings
+        return kinds_of(self.agent, self.gate, self.explore)
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """The columns that its parts have declared."""
+        return (*self.kind.metrics, *EXPLORERS.find(self.explore).metrics)
 
     @property
     def heads_in_use(self) -> int:
@@ -130,8 +142,7 @@ class TrainConfig:
         """The values of the game, then of a preset, and then the given ones."""
         if name not in PRESETS:
             raise UsageError(f"there is no preset {name!r}; there are {', '.join(PRESETS)}")
-        who = values.get("agent", cls.agent), values.get("gate", cls.gate)
-        return cls(**{**known_to(*who, PRESETS[name]), **values})
+        return cls(**{**known_to(values, PRESETS[name]), **values})
 
     def of_seed(self, seed: int) -> TrainConfig:
         return dataclasses.replace(self, seeds=(seed,))
@@ -153,27 +164,40 @@ class TrainConfig:
         return cls(**{**values, **{name: tuple(value) for name, value in listed.items()}})
 
 
-def names_for(agent: str, gate: str) -> list[str]:
-    """The settings of a config, those of its agent and its gate included."""
-    kinds = TrainConfig, AGENTS.find(agent).settings, GATES.find(gate).settings
+def kinds_of(agent: str, gate: str, explore: str) -> tuple[type, ...]:
+    """The settings dataclasses of an agent, a gate and an explorer."""
+    parts = AGENTS.find(agent), GATES.find(gate), EXPLORERS.find(explore)
+    return tuple(part.settings for part in parts)
+
+
+def names_for(chosen: Mapping[str, Any]) -> list[str]:
+    """The settings of a config with this agent, gate and explorer, those of its parts included."""
+    parts = [chosen.get(name, getattr(TrainConfig, name)) for name in ("agent", "gate", "explore")]
+    kinds = TrainConfig, *kinds_of(*parts)
     names = [name for kind in kinds for name in names_of(kind) if name not in PARTS]
     for name in names:
         if names.count(name) > 1:
-            raise UsageError(f"{agent} with {gate} has two settings {name!r}; rename one of them")
+            raise UsageError(f"two of {', '.join(parts)} have a setting {name!r}; rename one")
     return names
 
 
-def known_to(agent: str, gate: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of some settings that an agent with a gate has."""
-    names = names_for(agent, gate)
+def known_to(chosen: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of some settings that a config with this agent, gate and explorer has."""
+    names = names_for(chosen)
     return {name: value for name, value in values.items() if name in names}
 
 
+def all_parts() -> Iterator[tuple[str, str, AgentKind | Gate | ExplorerKind]]:
+    """Every agent, gate and explorer: what it is, its name and its declaration."""
+    for registry in (AGENTS, GATES, EXPLORERS):
+        for name, part in registry.items():
+            yield registry.kind, name, part
+
+
 def all_settings() -> dict[str, type]:
-    """Every setting that any agent or gate has, and the dataclass that declares it."""
+    """Every setting that any part has, and the dataclass that declares it."""
     found: dict[str, type] = {}
-    parts = [part.settings for part in (*AGENTS.values(), *GATES.values())]
-    for kind in (TrainConfig, *parts):
+    for kind in (TrainConfig, *(part.settings for _, _, part in all_parts())):
         for name in names_of(kind):
             found.setdefault(name, kind)
     return {name: kind for name, kind in found.items() if name not in PARTS}
@@ -200,22 +224,22 @@ def check_used(values: Mapping[str, Any], configs: Iterable[TrainConfig]) -> Non
     """Refuses a setting that none of some configs has."""
     configs = list(configs)
     for name in values:
-        if not any(name in names_for(config.agent, config.gate) for config in configs):
+        if not any(name in names_for(config.flat()) for config in configs):
             _check_known(name, configs[0])
 
 
 def _check_known(name: str, config: TrainConfig) -> None:
-    names = names_for(config.agent, config.gate)
+    chosen = {"agent": config.agent, "gate": config.gate, "explorer": config.explore}
+    names = names_for({**chosen, "explore": config.explore})
     if name in names:
         return
-    others = [k for k, kind in AGENTS.items() if name in names_of(kind.settings)]
-    gates = [g for g, gate in GATES.items() if name in names_of(gate.settings)]
-    if others:
-        raise UsageError(f"{name} is a setting of {', '.join(others)}, not of {config.agent}")
-    if gates:
-        raise UsageError(
-            f"{name} is a setting of the gates {', '.join(gates)}, not of {config.gate}"
-        )
+    for what in chosen:
+        parts = [(n, part.settings) for kind, n, part in all_parts() if kind == what]
+        having = [n for n, settings in parts if name in names_of(settings)]
+        if having:
+            raise UsageError(
+                f"{name} is a setting of the {what} {', '.join(having)}, not of {chosen[what]}"
+            )
     raise _unknown(name, names)
 
 
@@ -260,11 +284,16 @@ def _check(config: TrainConfig) -> None:
             f"{config.agent} has no classifier: its gate is {' or '.join(fitting)}, "
             f"not {config.gate!r}"
         )
+    if config.explore != "none" and not config.kind.explores:
+        raise UsageError(f"{config.agent} does not learn from a bonus: its explorer is none")
+    columns = [metric.name for metric in config.metrics]
+    if len(set(columns)) < len(columns):
+        raise UsageError(f"{config.agent} and {config.explore} declare the same metric; rename one")
     if not config.seeds or len(set(config.seeds)) < len(config.seeds):
         raise UsageError(f"seeds must be some different numbers, not {list(config.seeds)}")
     if any(not 0 <= seed <= LARGEST for seed in config.seeds):
         raise UsageError(f"seeds lie from 0 to {LARGEST}, not {list(config.seeds)}")
-    for part in (config, config.settings, config.gate_settings):
+    for part in (config, *(getattr(config, name) for name in PARTS)):
         check_limits(part)
         conflict = getattr(part, "conflict", None)
         if conflict is not None and (why := conflict()):

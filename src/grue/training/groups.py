@@ -9,7 +9,7 @@ from typing import Any
 
 from grue.training.checkpoint import KEPT
 from grue.training.config import TrainConfig
-from grue.training.programs import program_key
+from grue.training.programs import Explorers, explorers_of, noted_explorers, program_key
 
 
 @dataclass
@@ -23,7 +23,7 @@ class Member:
     saved: Sequence[int] = ()
     """Steps that there are checkpoints of."""
     notes: dict[str, Any] = field(default_factory=dict)
-    """Of the last one: ``heads`` that its weights have, names of the runs ``together`` with it."""
+    """Of the last one: ``heads`` and ``explorers`` of its program, and ``together``, its runs."""
     is_new: bool = True
     """Its folder is not there yet."""
 
@@ -44,6 +44,7 @@ class Group:
     members: list[Member]
     step: int
     heads: int
+    explorers: Explorers
 
     @property
     def names(self) -> list[str]:
@@ -66,11 +67,15 @@ def plan(members: Sequence[Member], together: bool, one_program: bool = False) -
                 rest = [member for member in rest if member not in team.members]
         most = max(member.heads for member in some)
 
-        def place(member: Member, most: int = most) -> tuple[int, int]:
-            return member.latest, member.notes["heads"] if member.saved else most
+        def place(member: Member, most: int = most) -> tuple[int, int, Explorers | None]:
+            if not member.saved:
+                return 0, most, None
+            return member.latest, member.notes["heads"], noted_explorers(member.notes)
 
         for same in _by(rest, place) if together else [[member] for member in rest]:
-            groups.append(Group(same, *place(same[0])))
+            step, heads, explorers = place(same[0])
+            own = explorers_of(member.config for member in same)
+            groups.append(Group(same, step, heads, own if explorers is None else explorers))
     return groups
 
 
@@ -88,7 +93,8 @@ def _teams(members: Sequence[Member]) -> list[Group]:
         common = set.intersection(*(member.starts for member in team))
         if common:
             heads = next(member.notes["heads"] for member in team if member.saved)
-            teams.append(Group(team, max(common), heads))
+            explorers = explorers_of(member.config for member in team)
+            teams.append(Group(team, max(common), heads, explorers))
     return teams
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from grue.agents.gating import annealed_epsilon
-from grue.agents.registry import AgentKind, Metric
+from grue.agents.registry import Metric
 from grue.errors import UsageError
 from grue.training.algorithm import Sums
 from grue.training.config import TrainConfig
@@ -39,20 +39,20 @@ LAST = (
 )
 
 
-def columns_of(kind: AgentKind) -> tuple[Metric, ...]:
-    """The columns of an agent's runs, beside ``step`` and ``seed``."""
-    return (*FIRST, *kind.metrics, *(ESTIMATES if kind.estimates else ()), *LAST)
+def columns_of(config: TrainConfig) -> tuple[Metric, ...]:
+    """The columns of a run, beside ``step`` and ``seed``."""
+    return (*FIRST, *config.metrics, *(ESTIMATES if config.kind.estimates else ()), *LAST)
 
 
-def averaged(kind: AgentKind) -> list[str]:
+def averaged(config: TrainConfig) -> list[str]:
     """The columns that have curves: means over episodes, steps or updates."""
     spans = ("episode", "step", "update")
-    return [m.name for m in columns_of(kind) if m.per in spans and m.name != "heads"]
+    return [m.name for m in columns_of(config) if m.per in spans and m.name != "heads"]
 
 
-def whole(kind: AgentKind) -> list[str]:
+def whole(config: TrainConfig) -> list[str]:
     """The columns of whole numbers."""
-    return [*KEYS, *(metric.name for metric in columns_of(kind) if metric.per == "count")]
+    return [*KEYS, *(metric.name for metric in columns_of(config) if metric.per == "count")]
 
 
 def make_row(
@@ -69,15 +69,13 @@ def make_row(
         "episode": float(sums["episodes"]),
     }
     row: MetricsRow = {"step": step, "seed": config.seeds[0]}
-    for name, _, per in columns_of(config.kind):
+    for name, _, per in columns_of(config):
         if per == "count":
             row[name] = int(sums[name])
         elif name == "heads":
             row[name] = [_ratio(share, spans[per]) for share in sums[name][:heads]]
-        elif per == "end":
-            row[name] = None
-        elif name in sums:
-            row[name] = _ratio(sums[name], spans[per])
+        else:
+            row[name] = _ratio(sums[name], spans[per]) if name in sums and per in spans else None
     settings = config.settings
     row["epsilon"] = annealed_epsilon(
         step, settings.epsilon_start, settings.epsilon_end, settings.epsilon_steps
@@ -95,10 +93,10 @@ def make_row(
     return row
 
 
-def fault(row: Any, kind: AgentKind) -> str:
+def fault(row: Any, config: TrainConfig) -> str:
     """What is wrong with a stored row; empty if nothing is."""
-    counts = whole(kind)
-    for name in (*KEYS, *(metric.name for metric in columns_of(kind))):
+    counts = whole(config)
+    for name in (*KEYS, *(metric.name for metric in columns_of(config))):
         if name not in row:
             return f"{name} is missing"
         value, is_count = row[name], name in counts
@@ -118,11 +116,11 @@ def rows_of_average(config: TrainConfig) -> int:
     return config.average_over // config.metrics_every
 
 
-def columns(rows: Sequence[MetricsRow], kind: AgentKind) -> dict[str, np.ndarray]:
+def columns(rows: Sequence[MetricsRow], config: TrainConfig) -> dict[str, np.ndarray]:
     """Rows as arrays by column, null as nan; ``heads`` has a row for each row."""
     arrays: dict[str, np.ndarray] = {}
-    counts = whole(kind)
-    for name in (*KEYS, *(metric.name for metric in columns_of(kind))):
+    counts = whole(config)
+    for name in (*KEYS, *(metric.name for metric in columns_of(config))):
         values = [row[name] for row in rows]
         arrays[name] = np.array(values, np.int64 if name in counts else np.float64)
     if not rows:
@@ -137,8 +135,8 @@ def moving_average(
 
     Scores and fractions are averaged over episodes, all else over rows.
     """
-    spans = {metric.name: metric.per for metric in columns_of(config.kind)}
-    if name not in (known := averaged(config.kind)):
+    spans = {metric.name: metric.per for metric in columns_of(config)}
+    if name not in (known := averaged(config)):
         raise UsageError(f"there is no curve {name!r}; there are {', '.join(known)}")
     values = metrics[name].tolist()
     weights = metrics["episodes"].tolist() if spans[name] == "episode" else [1] * len(values)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 from grue.agents.agent import Agent, RunParameters
+from grue.agents.exploring import EXPLORERS, ChosenExplorer
 from grue.agents.gating import GATES, GateSet, registered_gates
 from grue.agents.registry import Metric, Setup
 from grue.agents.settings import AgentSettings
@@ -167,21 +168,44 @@ def program_key(config: TrainConfig) -> ProgramKey:
     )
 
 
-def build(config: TrainConfig, heads: int, many: bool) -> Built:
-    """The program of a run, or of many, for agents with so many heads.
+Explorers = tuple[ChosenExplorer, ...]
+
+
+def explorers_of(configs: Iterable[TrainConfig]) -> Explorers:
+    """The explorers that some runs need, each once."""
+    return tuple(dict.fromkeys(config.explorer for config in configs))
+
+
+def explorer_notes(explorers: Explorers) -> list[Any]:
+    """Explorers as a checkpoint's header names them."""
+    names = {kind: name for name, kind in EXPLORERS.items()}
+    return [[names[one.kind], asdict(one.settings)] for one in explorers]
+
+
+def noted_explorers(notes: Mapping[str, Any]) -> Explorers:
+    """The explorers of the program that wrote a checkpoint."""
+    found = [(EXPLORERS.find(name), settings) for name, settings in notes["explorers"]]
+    return tuple(ChosenExplorer(kind, kind.settings(**settings)) for kind, settings in found)
+
+
+def build(config: TrainConfig, heads: int, many: bool, explorers: Explorers | None = None) -> Built:
+    """The program of a run, or of many, for agents with so many heads and some explorers.
 
     Programs are kept: further runs in the same process compile nothing.
     """
-    return _build(program_key(config)._replace(rows=(0, 0, 0)), heads, many)
+    key = program_key(config)._replace(rows=(0, 0, 0))
+    return _build(key, heads, many, explorers_of([config]) if explorers is None else explorers)
 
 
 @lru_cache(maxsize=4)
-def _build(key: ProgramKey, heads: int, many: bool) -> Built:
-    agent = key.make(Setup(key.env, key.settings, key.gates, heads))
-    return Built(key.env, agent, make_program(key.env, agent, key.settings, key.metrics, many))
+def _build(key: ProgramKey, heads: int, many: bool, explorers: Explorers) -> Built:
+    agent = key.make(Setup(key.env, key.settings, key.gates, heads, explorers))
+    theirs = dict.fromkeys(metric for explorer in explorers for metric in explorer.kind.metrics)
+    columns = (*key.metrics, *theirs)
+    return Built(key.env, agent, make_program(key.env, agent, key.settings, columns, many))
 
 
-def parameters_of(config: TrainConfig) -> RunParameters:
+def parameters_of(config: TrainConfig, explorers: Explorers | None = None) -> RunParameters:
     """What is a run's own in a program that it shares."""
     positive, negative = (
         getattr(config.settings, f"{sign}_fraction", 0.0) if config.priority else 0.0
@@ -194,4 +218,5 @@ def parameters_of(config: TrainConfig) -> RunParameters:
         negative_fraction=jnp.float32(negative),
         look_every=jnp.int32(config.settings.look_every),
         softness=jnp.float32(getattr(config.gate_settings, "softness", 0.0)),
+        explorer=jnp.int32(0 if explorers is None else explorers.index(config.explorer)),
     )

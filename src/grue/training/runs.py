@@ -32,7 +32,7 @@ from grue.training import checkpoint, metrics
 from grue.training.config import TrainConfig
 from grue.training.events import Events
 from grue.training.metrics import MetricsRow
-from grue.training.programs import build, parameters_of
+from grue.training.programs import build, noted_explorers, parameters_of
 
 CONFIG, METRICS, CHECKPOINT = "config.json", "metrics.jsonl", "checkpoint"
 UNREADABLE = (
@@ -53,9 +53,10 @@ def name_parts(config: TrainConfig) -> tuple[str, str, str]:
     path = Path(config.game)
     # A level's name has no suffix to lose.
     game = path.name.removesuffix(SUFFIX) if path.name.endswith(SUFFIX) else path.stem
+    explore = "" if config.explore == "none" else f"-{config.explore}"
     priority = "" if config.priority else "-no-priority"
     look = "" if config.look_every else "-no-look"
-    return game, f"{config.agent}-{config.gate}", priority + look
+    return game, f"{config.agent}-{config.gate}{explore}", priority + look
 
 
 # Reading
@@ -77,7 +78,7 @@ class Curves:
     @property
     def final(self) -> dict[str, float]:
         """The last moving averages; nan where there is none."""
-        curves = {name: self.curve(name)[1] for name in metrics.averaged(self.config.kind)}
+        curves = {name: self.curve(name)[1] for name in metrics.averaged(self.config)}
         return {name: float(curve[-1]) if len(curve) else np.nan for name, curve in curves.items()}
 
 
@@ -104,7 +105,7 @@ def read_runs(paths: Iterable[Path | str]) -> list[StoredRun]:
 def read_run(folder: Path) -> StoredRun:
     config, about = read_config(folder)
     try:
-        table = metrics.columns(read_rows(folder), config.kind)
+        table = metrics.columns(read_rows(folder), config)
     except ValueError as error:
         raise BrokenFileError(
             f"{folder / METRICS} is damaged ({error}); train into another folder"
@@ -120,18 +121,15 @@ def load_state(folder: Path | str) -> tuple[Environment, Agent, AgentState, RunP
     if not steps:
         raise GrueError(f"{folder} has no checkpoint yet; train it first")
     path = checkpoint.path_of(folder / CHECKPOINT, steps[-1])
-    built = build(config, built_heads(path), many=False)
-    parameters = parameters_of(config)
+    notes = checkpoint.read_header(path)
+    explorers = noted_explorers(notes)
+    built = build(config, notes["heads"], False, explorers)
+    parameters = parameters_of(config, explorers)
     template = jax.eval_shape(built.program.init, jnp.int32(0), parameters)
     run = jax.tree.map(jnp.array, checkpoint.load(path, template))
     run = checkpoint.with_keys(run, template)
     # Not the stored one: the number of a gate of one's own depends on what else was registered.
     return built.env, built.agent, run.agent, parameters, steps[-1]
-
-
-def built_heads(path: Path) -> int:
-    """How many heads the weights of a checkpoint have: at least as many as its run uses."""
-    return checkpoint.read_header(path)["heads"]
 
 
 def read_config(folder: Path) -> tuple[TrainConfig, dict[str, Any]]:
@@ -162,12 +160,12 @@ def read_rows(folder: Path, until: int | None = None) -> list[MetricsRow]:
         lines = path.read_bytes().split(b"\n")[:-1]
     except FileNotFoundError:
         return []
-    kind = read_config(folder)[0].kind
+    config = read_config(folder)[0]
     rows: list[MetricsRow] = []
     for number, line in enumerate(lines, 1):
         try:
             row = json.loads(line)
-            fault = metrics.fault(row, kind)
+            fault = metrics.fault(row, config)
         except UNREADABLE:
             row, fault = {}, "it is no row"
         if fault:

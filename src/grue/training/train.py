@@ -32,6 +32,7 @@ from grue.training.programs import (
     about_game,
     build,
     check_trainable,
+    explorer_notes,
     game_of,
     hosting,
     parameters_of,
@@ -210,7 +211,7 @@ class _Trainer:
         with ExitStack() as stack:
             self._open_folders(stack)
             try:
-                built = build(self.config, self.group.heads, self.many)
+                built = build(self.config, self.group.heads, self.many, self.group.explorers)
                 run = self._loop(built, self._begin(built))
             except Exception as error:
                 self._remove_blank()
@@ -248,7 +249,7 @@ class _Trainer:
 
     def _begin(self, built: Built) -> Run:
         """The runs at the group's step: new ones, or from their checkpoints."""
-        parameters = [parameters_of(member.config) for member in self.members]
+        parameters = [parameters_of(member.config, self.group.explorers) for member in self.members]
         seeds = [jnp.int32(member.config.seeds[0]) for member in self.members]
         start = self._joined([seeds, parameters], jnp.stack)
         if self.group.step == 0:
@@ -289,7 +290,11 @@ class _Trainer:
         if not self.folders:
             return
         tree = jax.device_get(checkpoint.without_keys(run))
-        notes = {"heads": self.group.heads, "together": self.group.names}
+        notes = {
+            "heads": self.group.heads,
+            "explorers": explorer_notes(self.group.explorers),
+            "together": self.group.names,
+        }
         for number, folder in enumerate(self.folders):
             with _told(folder.path):
                 folder.save(step, self._of_run(number, tree), notes)
@@ -338,7 +343,7 @@ class _Trainer:
             if member.folder is None:
                 own = self._of_run(number, run)
                 held = (built.env, built.agent, own.agent, own.parameters, self.config.steps)
-            table = metrics.columns(self.rows[number], member.config.kind)
+            table = metrics.columns(self.rows[number], member.config)
             found[member.name] = RunResult(
                 member.config, member.config.seeds[0], table, member.folder, held
             )
