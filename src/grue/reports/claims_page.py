@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import fields
 
 from grue.experiments.thinning import SOLVED
+from grue.experiments.wishes import tell_levels
 from grue.games.zmachine import zork
 from grue.reports.claims import WELL, Judged
 from grue.reports.criteria import NEAR, NEAR_POINTS
-from grue.reports.reproduce import tell_levels
 from grue.reports.statistics import RESAMPLES
 from grue.reports.verdicts import LEAST_SEEDS, SHORT, Verdict
 from grue.training.config import TrainConfig

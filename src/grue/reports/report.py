@@ -11,17 +11,18 @@ from tempfile import TemporaryDirectory
 from grue.errors import GrueError, UsageError
 from grue.experiments.figures import FIGURES
 from grue.experiments.records import Record, read_records
-from grue.experiments.scales import SCALES, Wish
+from grue.experiments.scales import SCALES
+from grue.experiments.wishes import Wish, tell_missing
 from grue.files import check_is_file, write_atomically
 from grue.reports.claims import judge
 from grue.reports.claims_page import claims_page
 from grue.reports.drawings import drawings
 from grue.reports.page import Picture, page
-from grue.reports.reproduce import Drawn, draw_figure, tell_missing
+from grue.reports.paper_figures import Drawn, draw_figure
 from grue.reports.summary import Named, named, table
 
 
-def report(
+def write_report(
     paths: Sequence[Path],
     output: Path | None,
     claims: Path | None = None,

@@ -12,8 +12,8 @@ from typing import Literal
 
 from grue.experiments.conditions import Condition
 from grue.experiments.records import Record
-from grue.experiments.runner import finished
 from grue.experiments.scales import SCALES, Scale, game_name, level_of
+from grue.experiments.wishes import finished
 from grue.training.config import TrainConfig
 
 LEAST_SEEDS = 3
