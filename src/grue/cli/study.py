@@ -109,6 +109,10 @@ def report(
     claims: Annotated[
         Path | None, typer.Option(help="Write the paper's claims and verdicts to this .md file.")
     ] = None,
+    claims_from: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.toml", help="Test these claims; by default the paper's."),
+    ] = None,
     figures: Annotated[
         Path | None, typer.Option(help="Write every figure and its numbers to this folder.")
     ] = None,
@@ -118,5 +122,5 @@ def report(
 
     if output is None and claims is None and figures is None:
         output = Path("report.html")
-    for path in write_report(folders, output, claims, figures):
+    for path in write_report(folders, output, claims, figures, claims_from):
         print(path)
