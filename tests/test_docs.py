@@ -286,7 +286,7 @@ def test_the_remarks_on_small_leads() -> None:
     for agent in ("drqn", "sc"):
         solved(agent, 1)  # In all five runs, or this fails.
     small = [dropout, *sc, *both, *first]
-    assert all(0 < one.low and one.value < SPEED.near for one in small)
+    assert all(one.low > 0 and one.value < SPEED.near for one in small)
 
 
 def test_the_remark_on_the_seeds_of_zork() -> None:
