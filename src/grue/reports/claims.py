@@ -91,7 +91,7 @@ def _compare(
     theirs: Condition,
     levels: Levels,
     measure: Measure = FINAL,
-) -> list[Test]:
+) -> Sequence[Test]:
     return [
         kind(Cell(mine, level), Cell(theirs, level), measure) for level in levels for mine in ours
     ]
@@ -103,15 +103,15 @@ def _bound(
     levels: Levels,
     bound: float,
     measure: Measure = FINAL,
-) -> list[Test]:
+) -> Sequence[Test]:
     return [kind(Cell(c, level), bound, measure) for level in levels for c in conditions]
 
 
-def _falls(conditions: Conditions, from_level: int, levels: Levels) -> list[Test]:
+def _falls(conditions: Conditions, from_level: int, levels: Levels) -> Sequence[Test]:
     return [Better(Cell(c, from_level), Cell(c, level)) for level in levels for c in conditions]
 
 
-def _no_easier(conditions: Conditions, levels: Levels) -> list[Test]:
+def _no_easier(conditions: Conditions, levels: Levels) -> Sequence[Test]:
     return [
         NotWorse(Cell(c, level), Cell(c, following))
         for level, following in pairwise(levels)
@@ -119,7 +119,7 @@ def _no_easier(conditions: Conditions, levels: Levels) -> list[Test]:
     ]
 
 
-def _half(ours: Conditions, theirs: Condition, levels: Levels, learned: float) -> list[Test]:
+def _half(ours: Conditions, theirs: Condition, levels: Levels, learned: float) -> Sequence[Test]:
     return [
         NotWorseAtHalf(Cell(mine, level), Cell(theirs, level), learned=learned)
         for level in levels
@@ -127,15 +127,15 @@ def _half(ours: Conditions, theirs: Condition, levels: Levels, learned: float) -
     ]
 
 
-def _few(conditions: Conditions, levels: Levels) -> list[Test]:
+def _few(conditions: Conditions, levels: Levels) -> Sequence[Test]:
     return [FewAdmissible(Cell(c, level)) for level in levels for c in conditions]
 
 
-def _likely(ours: Conditions, theirs: Condition, levels: Levels) -> list[Test]:
+def _likely(ours: Conditions, theirs: Condition, levels: Levels) -> Sequence[Test]:
     return [Improves(mine, theirs, levels) for mine in ours]
 
 
-TESTS: Mapping[str, Callable[..., list[Test]]] = {
+TESTS: Mapping[str, Callable[..., Sequence[Test]]] = {
     "reaches": partial(_bound, Reaches),
     "stays-below": partial(_bound, StaysBelow),
     "none-reaches": partial(_bound, NoneReaches),
@@ -207,7 +207,7 @@ def _claim(entry: Mapping[str, Any], remarks: Mapping[str, str]) -> Claim:
     )
 
 
-def _tests(entry: Mapping[str, Any]) -> list[Test]:
+def _tests(entry: Mapping[str, Any]) -> Sequence[Test]:
     """What one line of tests stands for; with ``any = true`` one of them is enough."""
     given = dict(entry)
     name, any_of = given.pop("test", ""), given.pop("any", False)

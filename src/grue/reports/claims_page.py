@@ -29,17 +29,17 @@ def terms() -> tuple[str, ...]:
         f"Zork I {ZORK.steps:,}), count, and only conditions with at least {LEAST_SEEDS} of them; "
         "for a game that has none, those at the scale short.",
         f"A level is solved where the mean at the end is at least {SOLVED:g}, and done well at "
-        f"{WELL:g}. Of runs with fewer steps than the paper's, one that has not reached a bound is "
-        "undecided: more steps might reach it.",
-        f"The least difference that counts is {NEAR:g}, on Zork I {NEAR_POINTS:g} points, and for "
-        f"the change of the score from window to window {UNSTEADINESS.near:g}. One condition is "
-        "above, better or faster than another if the interval of the difference of their means "
-        "lies above 0 and the difference is at least that. It is not if the interval ends below "
-        "that. It is slightly better if the interval lies above 0 and the difference is at most "
-        "twice that; it is not if the interval holds 0 and ends below that, or begins above twice "
-        "that. It is near another if the whole interval is within that. It is likely to beat "
-        "another if the interval of the probability of improvement lies above 1/2, and is not if "
-        "it lies below. Between yes and no a test is undecided: its runs allow for both.",
+        f"{WELL:g}. Where runs with fewer steps than the paper's have not reached a bound, the "
+        "test is undecided: more steps might reach it.",
+        f"The least difference that counts is d = {NEAR:g}, on Zork I {NEAR_POINTS:g} points, and "
+        f"for the change of the score from window to window {UNSTEADINESS.near:g}. One condition "
+        "is above, better or faster than another if the interval of the difference of their means "
+        "lies above 0 and the difference is at least d; it is not if the interval ends below d. "
+        "It is slightly better if the interval lies above 0 and the difference is at most 2d; it "
+        "is not if the interval holds 0 and ends below d, or begins above 2d. It is near another "
+        "if the interval lies within -d and d. It is likely to beat another if the interval of "
+        "the probability of improvement lies above 1/2, and is not if it lies below. Between yes "
+        "and no a test is undecided: its runs allow for both.",
         "With three or five seeds such intervals are rather too narrow: of two conditions that are "
         "the same, one comes out as better than the other more often than in one case of forty.",
         "A claim holds if all its tests pass, partly if some pass and some do not, does not hold "

@@ -333,7 +333,7 @@ class Improves(Test):
 
     ours: Condition
     theirs: Condition
-    levels: tuple[int, ...]
+    levels: tuple[int | str, ...]
 
     @property
     def cells(self) -> tuple[Cell, ...]:
