@@ -19,7 +19,7 @@ from grue.experiments.figures import (
     SC,
 )
 from grue.experiments.records import Record
-from grue.reports.claims import CLAIMS, Claim, judge
+from grue.reports.claims import Claim, judge, read_claims
 from grue.reports.claims_page import claims_page
 from grue.reports.criteria import (
     FINAL,
@@ -39,6 +39,7 @@ from grue.reports.criteria import (
     NotWorse,
     NotWorseAtHalf,
     Reaches,
+    SlightlyBetter,
     StaysBelow,
 )
 from grue.reports.statistics import Estimate
@@ -82,42 +83,72 @@ def test_comparisons() -> None:
     assert outcome(Better(*cells), *close).answer == "undecided"  # The interval holds 0 and 0.1.
     assert outcome(Near(*cells), *close).answer == "undecided"
 
-    assert str(Better(*cells)) == "sc is better than drqn, level 2"
-    assert str(Better(*cells, measure=SPEED)) == "sc learns faster than drqn, level 2"
-    assert str(NoBetter(*cells)) == "sc is no better than drqn, level 2"
+    assert str(Better(*cells)) == "sc is better than drqn by 0.1 or more, level 2"
+    faster = "sc learns faster than drqn by 0.1 or more, level 2"
+    assert str(Better(*cells, measure=SPEED)) == faster
+    assert str(NoBetter(*cells)) == "sc is not better than drqn by 0.1 or more, level 2"
+    assert str(SlightlyBetter(*cells)) == "sc is better than drqn by 0.2 at most, level 2"
     assert str(Near(*cells)) == "sc is within 0.1 of drqn, level 2"
     assert str(NotWorse(*cells)) == "sc is at most 0.1 below drqn, level 2"
     apart = Better(Cell(SC, 3), Cell(SC, 4))
-    assert str(apart) == "sc on level 3 is better than sc on level 4"
+    assert str(apart) == "sc on level 3 is better than sc on level 4 by 0.1 or more"
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "better", "near", "not_worse"),
+    ("value", "low", "high", "better", "slightly"),
     [
-        (0.01, 0.05, "yes", "yes", "yes"),
-        (0.05, 0.3, "yes", "undecided", "yes"),
-        (0.2, 0.3, "yes", "no", "yes"),
-        (0.0, 0.1, "no", "yes", "yes"),
-        (-0.01, 0.01, "no", "yes", "yes"),
-        (-0.01, 0.2, "undecided", "undecided", "yes"),
-        (-0.3, 0.2, "undecided", "undecided", "undecided"),
-        (-0.3, -0.05, "no", "undecided", "undecided"),
-        (-0.3, -0.2, "no", "no", "no"),
+        (0.1, 0.001, 0.2, "yes", "yes"),  # Just enough.
+        (0.099, 0.001, 0.2, "undecided", "yes"),  # Surely more than nothing, perhaps not enough.
+        (0.1, 0.0, 0.2, "undecided", "undecided"),  # Enough, but perhaps nothing.
+        (0.05, 0.01, 0.0999, "no", "yes"),  # Surely more than nothing, and surely not enough.
+        (0.05, 0.01, 0.1, "undecided", "yes"),
+        (0.2, 0.1, 0.3, "yes", "yes"),  # Twice as much is still not large.
+        (0.201, 0.1, 0.3, "yes", "undecided"),
+        (0.3, 0.2, 0.4, "yes", "undecided"),
+        (0.3, 0.201, 0.4, "yes", "no"),
+        (0.05, 0.0, 0.1, "undecided", "undecided"),
+        (0.05, 0.0, 0.0999, "no", "no"),
+        (0.0, -0.01, 0.01, "no", "no"),
+        (0.1, -0.01, 0.2, "undecided", "undecided"),
+        (-0.1, -0.3, 0.2, "undecided", "undecided"),
+        (-0.2, -0.3, -0.05, "no", "no"),
     ],
 )
-def test_answers_go_by_the_interval(
-    low: float, high: float, better: Answer, near: Answer, not_worse: Answer
+def test_better_takes_a_difference_that_counts(
+    value: float, low: float, high: float, better: Answer, slightly: Answer
+) -> None:
+    cells = Cell(SC, 2), Cell(BASELINE, 2)
+    opposite = {"yes": "no", "no": "yes", "undecided": "undecided"}[better]
+    # On Zork I 3.5 points are what a tenth is here.
+    for measure, unit in ((FINAL, 1.0), (SCORE, 35.0)):
+        found = Estimate(unit * value, unit * low, unit * high)
+        assert Better(*cells, measure=measure).answer(found) == better
+        assert NoBetter(*cells, measure=measure).answer(found) == opposite
+        assert SlightlyBetter(*cells, measure=measure).answer(found) == slightly
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "near", "not_worse"),
+    [
+        (0.01, 0.05, "yes", "yes"),
+        (0.05, 0.3, "undecided", "yes"),
+        (0.2, 0.3, "no", "yes"),
+        (0.0, 0.1, "yes", "yes"),
+        (-0.01, 0.2, "undecided", "yes"),
+        (-0.3, 0.2, "undecided", "undecided"),
+        (-0.3, -0.05, "undecided", "undecided"),
+        (-0.3, -0.2, "no", "no"),
+    ],
+)
+def test_near_goes_by_the_interval(
+    low: float, high: float, near: Answer, not_worse: Answer
 ) -> None:
     cells = Cell(SC, 2), Cell(BASELINE, 2)
     # Where in it the mean is makes no difference.
     for value in (low, (low + high) / 2, high):
         found = Estimate(value, low, high)
-        assert Better(*cells).answer(found) == better
         assert Near(*cells).answer(found) == near
         assert NotWorse(*cells).answer(found) == not_worse
-        opposite = {"yes": "no", "no": "yes", "undecided": "undecided"}[better]
-        assert NoBetter(*cells).answer(found) == opposite
-    # On Zork I 3.5 points are what a tenth is here.
     points = Estimate(0.0, 35 * low, 35 * high)
     assert Near(*cells, measure=SCORE).answer(points) == near
 
@@ -210,7 +241,10 @@ def test_other_games_have_their_own_scale_and_measure() -> None:
     test = Reaches(cell, 35.0, SCORE)
     assert str(test) == "sc on zork1: at least 35"
     assert outcome(test, record) == Outcome("no", "34.000 ± 0.000")
-    assert str(Better(cell, Cell(BASELINE, "zork1"))) == "sc is better than drqn, zork1"
+    assert (
+        str(Better(cell, Cell(BASELINE, "zork1"), SCORE))
+        == "sc is better than drqn by 3.5 or more, zork1"
+    )
     claim = Claim("z", "Zork", "It waits.", "so", (test, Reaches(Cell(SC, 3), 0.5)))
     assert "\nNot yet run: level 3, zork1: sc.\n" in claims_page(judge([], (claim,)), "x")
 
@@ -226,7 +260,7 @@ def test_short_runs_count_where_there_are_no_others() -> None:
     """And are never compared with long ones: one game is told at one scale."""
     short = {name: getattr(SHORT.config(SC, "zork1", (0,)), name) for name in SHORTER}
     brief_sc = on_zork(SC, (1, 2, 3, 4), seeds=3, **short)
-    brief_drqn = on_zork(BASELINE, (1, 1, 1, 1), seeds=3, **short)
+    brief_drqn = on_zork(BASELINE, (0, 0, 0, 0), seeds=3, **short)
     long_sc = on_zork(SC, (5, 6, 7, 8), seeds=3)
     end = Reaches(Cell(SC, "zork1"), 4.0, SCORE)
     assert outcome(end, brief_sc) == Outcome("yes", "4.000 ± 0.000")
@@ -275,7 +309,7 @@ def test_half_of_the_steps() -> None:
 
 
 def test_two_that_learned_nothing_are_not_called_comparable() -> None:
-    (claim,) = [each for each in CLAIMS if each.id == "zork-half-of-the-steps"]
+    (claim,) = [each for each in read_claims() if each.id == "zork-half-of-the-steps"]
     learned, nothing = (0, 12, 12, 12), (0, 0, 0, 0)
     for scores, answer in ((learned, "yes"), (nothing, "no")):
         both = on_zork(SC, scores, seeds=3), on_zork(AE_DQN, scores, seeds=3)
@@ -291,18 +325,39 @@ def test_one_run_that_passes_the_mark_is_enough() -> None:
     assert outcome(NoneReaches(Cell(SC, "zork1"), 34.5, HIGHEST), record).answer == "no"
 
 
+def test_what_fewer_steps_do_not_reach_is_undecided() -> None:
+    """At the scale short the paper's three quarters of the steps are still to come."""
+    cell = Cell(SC, "zork1")
+    short = {name: getattr(SHORT.config(SC, "zork1", (0,)), name) for name in SHORTER}
+    below, above = (
+        on_zork(SC, (5, 30, 30, 30), 3, **short),
+        on_zork(SC, (5, 35, 30, 30), 3, **short),
+    )
+    for kind in (NoneReaches, StaysBelow):
+        test = kind(cell, 35.0, HIGHEST)
+        assert outcome(test, below).answer == "undecided"
+        assert outcome(test, below).numbers.endswith(", after 500,000 of 2,000,000 steps")
+        assert outcome(test, above).answer == "no"
+        assert outcome(test, on_zork(SC, (5, 30, 30, 30), 3)).answer == "yes"
+    assert outcome(Reaches(cell, 35.0, HIGHEST), below).answer == "undecided"
+    assert outcome(Reaches(cell, 35.0, HIGHEST), above).answer == "yes"
+    (claim,) = [each for each in read_claims() if each.id == "zork-35-points"]
+    answers = {outcome(test, below).answer for test in claim.tests}
+    assert answers == {None, "undecided"}
+
+
 def test_switches_make_another_condition() -> None:
     """A record without priority is no baseline, and neither is one without look."""
     test = Better(Cell(BASELINE, "zork1"), Cell(NO_LOOK, "zork1"), SCORE)
-    assert str(test) == "drqn is better than drqn with no look, zork1"
-    base, without = on_zork(BASELINE, (5, 5, 5, 9)), on_zork(NO_LOOK, (5, 5, 5, 7))
+    assert str(test) == "drqn is better than drqn with no look by 3.5 or more, zork1"
+    base, without = on_zork(BASELINE, (5, 5, 5, 11)), on_zork(NO_LOOK, (5, 5, 5, 7))
     assert outcome(test, base, without).answer == "yes"
     assert outcome(test, base).answer is None
     assert outcome(test, without, on_zork(Condition("drqn", priority=False), (5,) * 4)) == (
         Outcome(None, "")
     )
     unstable = Better(Cell(ACQLH, "zork1"), Cell(CQLH, "zork1"), UNSTEADINESS)
-    assert str(unstable) == "drqn + acqlh is less stable than drqn + cqlh, zork1"
+    assert str(unstable) == "drqn + acqlh is less stable than drqn + cqlh by 0.35 or more, zork1"
 
 
 # Verdicts

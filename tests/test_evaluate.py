@@ -26,9 +26,9 @@ from grue.agents.agent import Agent, AgentState, Condition, Episode
 from grue.agents.network import Network
 from grue.agents.registry import make_agent
 from grue.cli import demo, entry
+from grue.cli.transcript import tell, tell_briefly
 from grue.engine.environment import Environment
 from grue.errors import GrueError, UsageError
-from grue.reports.transcript import tell, tell_briefly
 from grue.training import evaluate as evaluating
 from grue.training.evaluate import Evaluation, PlayedStep, RunEvaluation, play_episodes
 from grue.training.player import PLAY_STREAM, Player

@@ -16,7 +16,8 @@ from grue.experiments.figures import (
     parse_conditions,
     parse_levels,
 )
-from grue.experiments.scales import SCALES, Wish, by_level, find_scale
+from grue.experiments.scales import SCALES, by_level, find_scale
+from grue.experiments.wishes import Wish
 from grue.training.config import TrainConfig
 from grue.training.programs import check_trainable
 

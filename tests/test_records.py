@@ -20,9 +20,9 @@ from grue.experiments.records import (
     records_in,
     write_record,
 )
-from grue.experiments.runner import finished, missing
 from grue.experiments.scales import SCALES
 from grue.experiments.thinning import MOST_ROWS, rounded, row_steps
+from grue.experiments.wishes import finished, missing
 from grue.training.config import TrainConfig
 from grue.training.metrics import COLUMNS, columns
 from grue.training.runs import Curves, create

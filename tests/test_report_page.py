@@ -16,7 +16,7 @@ from made_records import ABOUT, made_record, rich
 import grue
 from grue.cli.entry import main
 from grue.experiments.records import read_records, write_record
-from grue.reports.report import report
+from grue.reports.report import write_report
 from grue.training.config import TrainConfig
 
 
@@ -64,7 +64,7 @@ def made_page(tmp_path_factory: pytest.TempPathFactory) -> str:
     write_record(rich(1, "masking", (0.8, 0.9, 1.0), about=ABOUT | hostile), folder / "data")
     write_record(made_record(1, "drqn", final=(0.1, 0.2), batch_size=64), folder / "data")
     write_record(made_record(3, "sc", "masking", (1.0, 1.0, 1.0)), folder / "data")
-    (written,) = report([folder / "data"], folder / "out" / "report.html")
+    (written,) = write_report([folder / "data"], folder / "out" / "report.html")
     return written.read_text()
 
 
@@ -126,8 +126,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_runs_and_their_record_give_the_same_page(runs: Path, tmp_path: Path) -> None:
     (record,) = read_records([runs])
     path = write_record(record, tmp_path / "records")
-    first = report([runs], tmp_path / "runs.html")[0].read_text()
-    second = report([path], tmp_path / "record.html")[0].read_text()
+    first = write_report([runs], tmp_path / "runs.html")[0].read_text()
+    second = write_report([path], tmp_path / "record.html")[0].read_text()
     assert second.splitlines() == first.splitlines()
     reader = Reader(first)
     assert "2 runs of 1 condition on 1 game: saladworld-1." in reader.text

@@ -17,14 +17,13 @@ import numpy as np
 import pytest
 
 from grue.cli import entry
-from grue.cli.training import StoppedError
-from grue.errors import UsageError
+from grue.errors import StoppedError, UsageError
 from grue.experiments.figures import FIGURES, find_figures, parse_conditions
 from grue.experiments.local_processes import share_out
 from grue.experiments.records import read_records
 from grue.experiments.runner import Places, keep_records, run_missing
-from grue.experiments.scales import SCALES, Wish
-from grue.reports.reproduce import make_wish, spans, tell_missing
+from grue.experiments.scales import SCALES
+from grue.experiments.wishes import Wish, make_wish, spans, tell_missing
 from grue.training.config import TrainConfig
 
 ONLY_TABULAR = ("--levels", "1", "--conditions", "tabular+oracle", "--jobs", "1")

@@ -20,8 +20,9 @@ from grue.experiments.figures import BASELINE, FIGURES
 from grue.experiments.records import Record, read_records, write_record
 from grue.experiments.runner import Places, run_missing
 from grue.experiments.scales import SCALES
-from grue.reports.report import report
-from grue.reports.reproduce import draw_figure, make_wish
+from grue.experiments.wishes import make_wish
+from grue.reports.paper_figures import draw_figure
+from grue.reports.report import write_report
 from grue.training.runs import check_same, read_config
 
 ZORK = ["zork", "zork-ablation", "zork-cqlh"]
@@ -168,7 +169,7 @@ def test_a_report_tells_the_score(tmp_path: Path) -> None:
     write_record(scored((1, 2, 3, 4)), data)
     write_record(made_record(1, "drqn", final=(0.5, 0.7)), data)
     figures = tmp_path / "figures"
-    page, _ = sorted(report([data], tmp_path / "page.html", figures=figures), reverse=True)
+    page, _ = sorted(write_report([data], tmp_path / "page.html", figures=figures), reverse=True)
     text = page.read_text()
     assert "<td class=number>5.0 ± 1.0</td>" in text
     assert "Figure zork-ablation" in text

@@ -21,13 +21,13 @@ from rich.table import Table
 from grue.cli.entry import replace_unreadable
 from grue.cli.interrupts import whole_process
 from grue.cli.play import follow_walkthrough
+from grue.cli.transcript import print_lines, tell_briefly
 from grue.engine.hosted_textworld import HostedEnv
 from grue.errors import INTERRUPTED, GrueError, UsageError
 from grue.games.game import Game
 from grue.games.registry import game_names, load_textworld
 from grue.reports.curves import draw_curves
 from grue.reports.game_map import draw_map
-from grue.reports.transcript import print_lines, tell_briefly
 from grue.training.config import TrainConfig
 from grue.training.evaluate import Evaluation, evaluate
 from grue.training.progress import Display

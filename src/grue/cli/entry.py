@@ -1,6 +1,6 @@
 """Where the command line begins and ends: what goes wrong is told in one line.
 
-The commands are in cli.py, which is imported here only when it is wanted: an import takes long
+The commands are in app.py, which is imported here only when it is wanted: an import takes long
 enough to be interrupted.
 """
 

@@ -1,24 +1,165 @@
-"""What ``grue train`` makes of its options."""
+"""The commands that train agents and play with them: agents, train, eval."""
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from grue.errors import StoppedError, UsageError
-from grue.training.config import (
-    TrainConfig,
-    check_used,
-    known_to,
-    parse_seeds,
-    parse_settings,
+import typer
+
+from grue.cli.entry import replace_unreadable
+from grue.cli.options import (
+    CheckpointSeconds,
+    CommandsPath,
+    GameName,
+    SettingTexts,
+    StoryPath,
+    print_table,
 )
-from grue.training.progress import Display
-from grue.training.train import Interrupted, RunResult, train_all
+from grue.errors import StoppedError, UsageError
 
+if TYPE_CHECKING:
+    from grue.training.config import TrainConfig
+    from grue.training.train import RunResult
+
+SETTING = ("setting", "default", "description")
 COLUMNS = ("run", "steps", "episodes", "score", "fraction_of_subtasks", "folder")
+
+
+def train(
+    game: GameName,
+    agent: Annotated[
+        str | None, typer.Option(help="By default sc; grue agents lists them.")
+    ] = None,
+    gate: Annotated[
+        str | None, typer.Option(help="By default none; grue agents lists them.")
+    ] = None,
+    explore: Annotated[
+        str | None,
+        typer.Option(help="One or several, as in none,achievements; grue agents lists them."),
+    ] = None,
+    agents: Annotated[str | None, typer.Option(help="Several agents, as in drqn,sc.")] = None,
+    gates: Annotated[str | None, typer.Option(help="Several gates, as in none,masking.")] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="Steps of each run; by default the preset's.")
+    ] = None,
+    seeds: Annotated[
+        str | None, typer.Option(help="As in 0,1,2 or 0-4, a run for each; by default 0.")
+    ] = None,
+    preset: Annotated[
+        str,
+        typer.Option(help="small: level 1 in minutes on a CPU; paper: the paper's sizes."),
+    ] = "small",
+    values: SettingTexts = None,
+    no_priority: Annotated[
+        bool, typer.Option("--no-priority", help="Replay all episodes alike.")
+    ] = False,
+    no_look: Annotated[bool, typer.Option("--no-look", help="Never force a look.")] = False,
+    story: StoryPath = None,
+    commands: CommandsPath = None,
+    out: Annotated[Path, typer.Option(help="Where the run folders go.")] = Path("runs"),
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the runs that are there.")
+    ] = False,
+    together: Annotated[
+        bool | None,
+        typer.Option(
+            "--together/--one-by-one",
+            help="Train runs side by side in one program; by default on an accelerator only.",
+            show_default=False,
+        ),
+    ] = None,
+    checkpoint_seconds: CheckpointSeconds = 60.0,
+) -> None:
+    """Train agents on a game, with a run folder for every agent, gate and seed."""
+    options = {
+        "agent": one_of(agent, agents, "agent"),
+        "gate": one_of(gate, gates, "gate"),
+        "explore": explore,
+        "steps": steps,
+        "seeds": seeds,
+        "priority": False if no_priority else None,
+        "look_every": 0 if no_look else None,
+        "story": None if story is None else str(story),
+        "commands": None if commands is None else str(commands),
+    }
+    configs = conditions(game, preset, values or (), options)
+    rows = _trained(configs, out, resume, together, checkpoint_seconds)
+    print_table(COLUMNS, rows)
+
+
+def agents(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+) -> None:
+    """List agents, gates and explorers with their settings, and the settings of every run."""
+    from grue.agents.settings import described
+    from grue.training.config import PARTS, TrainConfig, all_parts
+
+    found = [
+        {
+            "kind": kind,
+            "name": name,
+            "summary": part.summary,
+            "settings": [dict(zip(SETTING, row, strict=True)) for row in described(part.settings)],
+        }
+        for kind, name, part in all_parts()
+    ]
+    own = [row for row in described(TrainConfig) if row[0] not in PARTS and row[0] != "seeds"]
+    if as_json:
+        print(json.dumps(found, indent=2))
+        return
+    print_table(
+        ("kind", "name", "what it is"), [(p["kind"], p["name"], p["summary"]) for p in found]
+    )
+    print_table(("setting of every run", *SETTING[1:]), own)
+    shown: set[tuple[str, ...]] = set()
+    for part in found:
+        rows = [tuple(setting.values()) for setting in part["settings"]]
+        names = [p["name"] for p in found if p["settings"] == part["settings"]]
+        if rows and tuple(names) not in shown:
+            shown.add(tuple(names))
+            print_table((f"setting of {', '.join(names)}", *SETTING[1:]), rows)
+
+
+def eval_(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="A run folder, or one that holds some.")
+    ],
+    episodes: Annotated[int, typer.Option(min=1, help="Episodes at the final ε.")] = 100,
+    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Seed of the play.")] = 0,
+    transcript: Annotated[
+        bool, typer.Option("--transcript", help="Show the greedy episode of each run.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    greedy: Annotated[
+        bool, typer.Option("--greedy/--both", help="Only the greedy play, or that at the ε too.")
+    ] = False,
+) -> None:
+    """Play with trained agents: greedily, and with the ε that training ended on."""
+    from rich.console import Console
+
+    from grue.cli.transcript import print_lines, tell
+    from grue.training import evaluate
+
+    with Console(stderr=True).status("Playing"):
+        played = list(evaluate.evaluate_runs(folder, episodes, seed, greedy))
+    for note in (note for run in played for note in run.notes):
+        print(note, file=sys.stderr)
+    if as_json:
+        print(json.dumps([run.to_json(transcript) for run in played], indent=2))
+        return
+    if transcript:
+        replace_unreadable(sys.stdout)
+        for run in played:
+            print_lines([(run.name, "bold"), *tell(run.greedy), ("", None)], Console(emoji=False))
+    print_table(evaluate.COLUMNS, [row for run in played for row in run.rows()])
+
+
+# What grue train makes of its options
 
 
 def conditions(
@@ -27,11 +168,19 @@ def conditions(
     values: Sequence[str],
     options: Mapping[str, Any],
 ) -> list[TrainConfig]:
-    """The configs of a command line, one for every agent with every gate.
+    """The configs of a command line: every agent with every gate and every explorer.
 
     ``values`` are the texts of ``--set``; ``options`` holds the options that name a setting, None
     where one is not given. ``agent``, ``gate`` and ``seeds`` are texts.
     """
+    from grue.training.config import (
+        TrainConfig,
+        check_used,
+        known_to,
+        parse_seeds,
+        parse_settings,
+    )
+
     settings = parse_settings(values)
     for name, value in {"game": game, **options}.items():
         if value is None:
@@ -53,6 +202,8 @@ def conditions(
 
 def _listed(settings: dict[str, Any], name: str) -> list[str]:
     """The agents or gates of a list with commas."""
+    from grue.training.config import TrainConfig
+
     text = settings.pop(name, getattr(TrainConfig, name))
     listed = [part.strip() for part in text.split(",")]
     if len(set(listed)) < len(listed):
@@ -69,7 +220,7 @@ def one_of(single: str | None, several: str | None, name: str) -> str | None:
     return several if single is None else single
 
 
-def train(
+def _trained(
     configs: Sequence[TrainConfig],
     out: Path,
     resume: bool,
@@ -77,6 +228,9 @@ def train(
     checkpoint_seconds: float,
 ) -> list[list[str]]:
     """Trains with a display on stderr; the rows of the table at the end."""
+    from grue.training.progress import Display
+    from grue.training.train import Interrupted, train_all
+
     try:
         with Display() as display:
             result = train_all(configs, out, resume, together, display, checkpoint_seconds)

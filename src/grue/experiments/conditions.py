@@ -15,10 +15,13 @@ class Condition:
     priority: bool = True
     look: bool = True
     """Whether a look is forced now and then."""
+    explore: str = "none"
 
     @classmethod
     def of(cls, config: TrainConfig) -> Condition:
-        return cls(config.agent, config.gate, config.priority, config.look_every > 0)
+        return cls(
+            config.agent, config.gate, config.priority, config.look_every > 0, config.explore
+        )
 
     @property
     def label(self) -> str:
@@ -39,10 +42,11 @@ class Condition:
     def settings(self) -> dict[str, Any]:
         """What it sets of a config."""
         look = {} if self.look else {"look_every": 0}
-        return {"agent": self.agent, "gate": self.gate, "priority": self.priority, **look}
+        parts = {"agent": self.agent, "gate": self.gate, "explore": self.explore}
+        return {**parts, "priority": self.priority, **look}
 
     def _names(self) -> list[str]:
-        return [self.agent] if self.gate == "none" else [self.agent, self.gate]
+        return [self.agent, *(part for part in (self.gate, self.explore) if part != "none")]
 
     def _off(self) -> list[str]:
         return [name for name in ("priority", "look") if not getattr(self, name)]

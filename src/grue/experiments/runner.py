@@ -24,7 +24,8 @@ from grue.experiments.records import (
     records_in,
     write_record,
 )
-from grue.experiments.scales import Wish, by_level
+from grue.experiments.scales import by_level
+from grue.experiments.wishes import Wish, finished, missing
 from grue.training.config import TrainConfig
 from grue.training.programs import game_of, resolved
 from grue.training.runs import METRICS, read_run, run_name
@@ -53,48 +54,6 @@ class Places:
         """All that was measured; what is given as data must be there."""
         found = read_records(self.data)
         return merged([*found, *records_in(self.records), *records_in(self.runs)])
-
-
-# What there is, and what is not
-
-
-def finished(records: Sequence[Record], config: TrainConfig) -> Record | None:
-    """The finished runs of a condition, those of its seeds that are there."""
-    best: Record | None = None
-    for record in records:
-        if not _is_of(record, config):
-            continue
-        seeds = [seed for seed in config.seeds if seed in record.finished]
-        if len(seeds) > (0 if best is None else len(best.seeds)):
-            best = record.only(seeds)
-    return best
-
-
-def _is_of(record: Record, config: TrainConfig) -> bool:
-    """Whether they differ at most in their seeds, and in where a story lies."""
-    stored = record.config
-    if stored.story is not None or (stored.game, stored.agent, stored.gate) != (
-        config.game,
-        config.agent,
-        config.gate,
-    ):
-        return False
-    ours, theirs = stored.flat(), config.flat()
-    return all(ours[name] == theirs[name] for name in ours if name not in ("seeds", "story"))
-
-
-def missing(records: Sequence[Record], configs: Iterable[TrainConfig]) -> list[TrainConfig]:
-    """The conditions that have runs to make, each with the seeds of those."""
-    found = []
-    for config in configs:
-        record = finished(records, config)
-        there = () if record is None else record.seeds
-        if seeds := tuple(seed for seed in config.seeds if seed not in there):
-            found.append(replace(config, seeds=seeds))
-    return found
-
-
-# Running
 
 
 def run_missing(

@@ -9,7 +9,6 @@ from typing import Any
 from grue.agents.catalogue import AGENTS
 from grue.errors import UsageError
 from grue.experiments.conditions import Condition
-from grue.experiments.figures import Figure
 from grue.games.zmachine import zork
 from grue.training.config import TrainConfig, known_to, parse_settings
 
@@ -120,61 +119,6 @@ def find_scale(name: str, values: Sequence[str] = ()) -> Scale:
         if setting in given:
             raise UsageError(f"a figure decides on the {setting}; {option} chooses, --set does not")
     return replace(SCALES[name], given=given)
-
-
-@dataclass(frozen=True)
-class Wish:
-    """What is asked of some figures: all of them, or some levels, conditions or seeds."""
-
-    figures: tuple[Figure, ...]
-    scale: Scale
-    levels: tuple[int, ...] | None = None
-    conditions: tuple[Condition, ...] | None = None
-    seeds: tuple[int, ...] | None = None
-    story: str | None = None
-    """The file of Zork I, where it is not found by itself."""
-    left_out: tuple[Figure, ...] = ()
-    """Figures that nothing is run for, since there is no story file."""
-
-    @property
-    def all_seeds(self) -> tuple[int, ...]:
-        return self.scale.seeds if self.seeds is None else self.seeds
-
-    def configs(self) -> list[TrainConfig]:
-        """The runs to make, level by level; what several figures share is there once."""
-        pairs = dict.fromkeys(
-            (level, condition)
-            for figure in self.figures
-            for condition in figure.conditions
-            for level in figure.levels
-            if (self.levels is None or level in self.levels)
-            and (self.conditions is None or condition in self.conditions)
-        )
-        ordered = sorted(pairs, key=lambda pair: (isinstance(pair[0], str), pair[0]))
-        return [self._config(condition, level) for level, condition in ordered]
-
-    def command(self, config: TrainConfig) -> str:
-        """What makes the runs of a config again."""
-        condition, level = Condition.of(config), level_of(config.game)
-        shows = [f.name for f in self.figures if level in f.levels and condition in f.conditions]
-        figure, levels = ("all", f" --levels {level}") if isinstance(level, int) else (shows[0], "")
-        seeds = ",".join(map(str, config.seeds))
-        given = "".join(f" --set {name}={value}" for name, value in self.scale.given.items())
-        return (
-            f"grue reproduce {figure} --scale {self.scale.name}{levels} "
-            f"--conditions {condition.typed} --seeds {seeds}{given}"
-        )
-
-    def configs_of(self, figure: Figure) -> list[TrainConfig]:
-        """All that a figure shows, asked for or not."""
-        return [
-            self._config(condition, level)
-            for level in figure.levels
-            for condition in figure.conditions
-        ]
-
-    def _config(self, condition: Condition, level: int | str) -> TrainConfig:
-        return self.scale.config(condition, level, self.all_seeds, self.story)
 
 
 def game_name(level: int | str) -> str:

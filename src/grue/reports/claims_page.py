@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from grue.experiments.thinning import SOLVED
+from grue.experiments.wishes import tell_levels
 from grue.games.zmachine import zork
-from grue.reports.claims import WELL, Judged
-from grue.reports.criteria import NEAR, NEAR_POINTS
-from grue.reports.reproduce import tell_levels
+from grue.reports.claims import Judged
+from grue.reports.criteria import NEAR, NEAR_POINTS, UNSTEADINESS, WELL
 from grue.reports.statistics import RESAMPLES
 from grue.reports.verdicts import LEAST_SEEDS, SHORT, Verdict
 from grue.training.config import TrainConfig
@@ -28,21 +28,27 @@ def terms() -> tuple[str, ...]:
         f"Zork I {ZORK.steps:,}), count, and only conditions with at least {LEAST_SEEDS} of them; "
         "for a game that has none, those at the scale short.",
         f"A level is solved where the mean at the end is at least {SOLVED:g}, and done well at "
-        f"{WELL:g}. One condition is above or better than another where the interval of the "
-        "difference of their means lies above 0, and is not where the interval holds 0 and ends "
-        f"at {NEAR:g} at most, on Zork I at {NEAR_POINTS:g} points: a difference of so much is "
-        "none. It is near another where the whole interval is within that. It is likely to beat "
-        "another where the interval of the probability of improvement lies above 1/2, and is not "
-        "where it lies below. Between yes and no a test is undecided: its runs allow for both.",
+        f"{WELL:g}. Where runs with fewer steps than the paper's have not reached a bound, the "
+        "test is undecided: more steps might reach it.",
+        f"The least difference that counts is d = {NEAR:g}, on Zork I {NEAR_POINTS:g} points, and "
+        f"for the change of the score from window to window {UNSTEADINESS.near:g}. One condition "
+        "is above, better or faster than another if the interval of the difference of their means "
+        "lies above 0 and the difference is at least d; it is not if the interval ends below d. "
+        "It is slightly better if the interval lies above 0 and the difference is at most 2d; it "
+        "is not if the interval holds 0 and ends below d, or begins above 2d. It is near another "
+        "if the interval lies within -d and d. It is likely to beat another if the interval of "
+        "the probability of improvement lies above 1/2, and is not if it lies below. Between yes "
+        "and no a test is undecided: its runs allow for both.",
         "With three or five seeds such intervals are rather too narrow: of two conditions that are "
         "the same, one comes out as better than the other more often than in one case of forty.",
         "A claim holds if all its tests pass, partly if some pass and some do not, does not hold "
         "if none passes and some do not, and is undecided otherwise. “So far” means that runs are "
-        "missing, and that more of them may change it.",
+        "missing, and that more of them may change it. A claim is not measured if no record could "
+        "tell it.",
     )
 
 
-def needs_note(verdict: Verdict) -> bool:
+def needs_remark(verdict: Verdict) -> bool:
     return verdict.word in ("partly", "does not hold", "undecided")
 
 
@@ -65,6 +71,7 @@ def counts(judged: Sequence[Judged]) -> str:
         "does not hold": ("does not hold", "do not hold"),
         "undecided": ("is undecided", "are undecided"),
         "not yet run": ("is not yet run", "are not yet run"),
+        "not measured": ("is not measured", "are not measured"),
     }
     kinds = [(one.verdict.word, one.verdict.open) for one in judged]
     return ", ".join(
@@ -137,7 +144,7 @@ def _section(judged: Judged) -> list[str]:
         "",
         f"> {claim.sentence}",
         "",
-        f"{_capital(claim.where)}. Tested: {claim.test}.",
+        f"{_capital(claim.where)}. Tested: {claim.reading}.",
         "",
         f"**{_capital(str(verdict))}.**",
     ]
@@ -146,8 +153,10 @@ def _section(judged: Judged) -> list[str]:
         for test, outcome in zip(claim.tests, verdict.outcomes, strict=True):
             if outcome.answer is not None:
                 lines.append(f"| {test} | {outcome.answer} | {outcome.numbers} |")
-    if claim.note and needs_note(verdict):
-        lines += ["", claim.note]
+    if claim.remark and needs_remark(verdict):
+        lines += ["", claim.remark]
+    if claim.needs:
+        lines += ["", f"Not measured: {claim.needs}."]
     if verdict.missing:
         lines += ["", f"Not yet run: {missing_words(judged)}."]
     return lines

@@ -6,6 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -19,6 +20,8 @@ NEAR = 0.1
 """Means of the fraction of subtasks that differ by so much at most are called the same."""
 NEAR_POINTS = 3.5
 """And of the score on Zork I: a tenth of the 35 points that no agent of the paper's passes."""
+WELL = 0.8
+"""A level is done well where the fraction of subtasks is at least this."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,15 @@ UNSTEADINESS = Measure(
     NEAR_POINTS / 10,
     "is less stable than",
 )
+MEASURES = {
+    "end": FINAL,
+    "speed": SPEED,
+    "score": SCORE,
+    "score-speed": SCORE_SPEED,
+    "highest-score": HIGHEST,
+    "unsteadiness": UNSTEADINESS,
+}
+"""By their names in a file of claims."""
 
 
 class OfRecords(Test):
@@ -110,46 +122,52 @@ class Reaches(OfOneCell):
 
     bound: float
     measure: Measure = FINAL
+    expected: ClassVar[bool] = True
+    """Whether the bound is to be reached, or not to be."""
 
     def __str__(self) -> str:
         return f"{self.cell}: at least {self.bound:g}"
 
     def judge(self, *records: Record) -> Outcome:
+        """What fewer steps than the paper's do not reach is left open."""
         values = self.measure.of(records[0])
         if not _known(values):
             return NOT_YET
-        return Outcome(self.answer(values), spoken(values))
+        reached, told = self.reached(values), self.tell(values)
+        steps, needed = records[0].config.steps, self.cell.config().steps
+        if not reached and steps < needed:
+            return Outcome("undecided", f"{told}, after {steps:,} of {needed:,} steps")
+        return Outcome("yes" if reached == self.expected else "no", told)
 
-    def answer(self, values: np.ndarray) -> Answer:
-        return "yes" if values.mean() >= self.bound else "no"
+    def reached(self, values: np.ndarray) -> bool:
+        return bool(values.mean() >= self.bound)
+
+    def tell(self, values: np.ndarray) -> str:
+        return spoken(values)
 
 
 @dataclass(frozen=True)
 class StaysBelow(Reaches):
     """A mean is less than a bound."""
 
+    expected: ClassVar[bool] = False
+
     def __str__(self) -> str:
         return f"{self.cell}: below {self.bound:g}"
 
-    def answer(self, values: np.ndarray) -> Answer:
-        return "no" if values.mean() >= self.bound else "yes"
-
 
 @dataclass(frozen=True)
-class NoneReaches(Reaches):
+class NoneReaches(StaysBelow):
     """Every seed is less than a bound."""
 
     def __str__(self) -> str:
-        return f"{self.cell}: below {self.bound:g} in every seed"
+        return f"{super().__str__()} in every seed"
 
-    def judge(self, *records: Record) -> Outcome:
-        outcome, values = super().judge(*records), self.measure.of(records[0])
-        if outcome.answer is None:
-            return outcome
-        return Outcome(outcome.answer, f"{outcome.numbers}, the largest {values.max():.3f}")
+    def reached(self, values: np.ndarray) -> bool:
+        return bool(values.max() >= self.bound)
 
-    def answer(self, values: np.ndarray) -> Answer:
-        return "yes" if values.max() < self.bound else "no"
+    def tell(self, values: np.ndarray) -> str:
+        return f"{spoken(values)}, the largest {values.max():.3f}"
 
 
 @dataclass(frozen=True)
@@ -185,7 +203,7 @@ class Comparison(OfRecords):
         theirs = self.theirs.condition.in_a_list if same else str(self.theirs)
         ours = self.ours.condition.in_a_list if same else str(self.ours)
         place = f", {self.ours.place}" if same else ""
-        return f"{ours} {self.relation()} {theirs}{place}"
+        return f"{ours} {self.relation()} {theirs}{self.amount()}{place}"
 
     def judge(self, *records: Record) -> Outcome:
         ours, theirs = self.values(*records)
@@ -204,21 +222,28 @@ class Comparison(OfRecords):
     @abstractmethod
     def relation(self) -> str: ...
 
+    def amount(self) -> str:
+        """By how much, where that is to be told."""
+        return ""
+
     @abstractmethod
     def answer(self, difference: Estimate) -> Answer: ...
 
 
 @dataclass(frozen=True)
 class Better(Comparison):
-    """The interval lies above 0; not so if it ends before the difference would matter."""
+    """The interval lies above 0 and the difference matters; not so if all of it is too small."""
 
     def relation(self) -> str:
         return self.measure.more
 
+    def amount(self) -> str:
+        return f" by {self.measure.near:g} or more"
+
     def answer(self, difference: Estimate) -> Answer:
-        if difference.low > 0:
+        if difference.low > 0 and difference.value >= self.measure.near:
             return "yes"
-        return "no" if difference.high <= self.measure.near else "undecided"
+        return "no" if difference.high < self.measure.near else "undecided"
 
 
 @dataclass(frozen=True)
@@ -226,11 +251,32 @@ class NoBetter(Better):
     """The opposite."""
 
     def relation(self) -> str:
-        return "is no better than"
+        return "is not better than"
 
     def answer(self, difference: Estimate) -> Answer:
         opposite: dict[Answer, Answer] = {"yes": "no", "no": "yes", "undecided": "undecided"}
         return opposite[super().answer(difference)]
+
+
+@dataclass(frozen=True)
+class SlightlyBetter(Comparison):
+    """The interval lies above 0, and the difference is not large: at most twice what is none."""
+
+    @property
+    def most(self) -> float:
+        return 2 * self.measure.near
+
+    def relation(self) -> str:
+        return "is better than"
+
+    def amount(self) -> str:
+        return f" by {self.most:g} at most"
+
+    def answer(self, difference: Estimate) -> Answer:
+        if difference.low > 0 and difference.value <= self.most:
+            return "yes"
+        none = difference.low <= 0 and difference.high < self.measure.near
+        return "no" if none or difference.low > self.most else "undecided"
 
 
 @dataclass(frozen=True)
@@ -287,7 +333,7 @@ class Improves(Test):
 
     ours: Condition
     theirs: Condition
-    levels: tuple[int, ...]
+    levels: tuple[int | str, ...]
 
     @property
     def cells(self) -> tuple[Cell, ...]:

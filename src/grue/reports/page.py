@@ -11,11 +11,11 @@ from typing import Any
 from grue.experiments.records import Record
 from grue.experiments.thinning import SOLVED
 from grue.reports.claims import Judged
-from grue.reports.claims_page import by_subject, missing_words, needs_note, tally, terms
+from grue.reports.claims_page import by_subject, missing_words, needs_remark, tally, terms
 from grue.reports.curves import usual_settings
 from grue.reports.page_style import STYLE
 from grue.reports.picture import DOTS, short_number
-from grue.reports.summary import COLUMNS, Named, Row, cells
+from grue.reports.summary import COLUMNS, Named, ResultRow, cells
 from grue.training.config import TrainConfig
 
 SIGNS: dict[str, tuple[str, str]] = {
@@ -24,6 +24,7 @@ SIGNS: dict[str, tuple[str, str]] = {
     "does not hold": ("no", "✗"),
     "undecided": ("open", "?"),
     "not yet run": ("open", "·"),
+    "not measured": ("open", "·"),
 }
 """The colour's name and the sign of a verdict."""
 ANSWERS = {"yes": "yes", "no": "no", "undecided": "open"}
@@ -44,7 +45,7 @@ class Picture:
 
 
 def page(
-    rows: Sequence[Row],
+    rows: Sequence[ResultRow],
     judged: Sequence[Judged],
     paper: Sequence[Picture],
     more: Sequence[Picture],
@@ -73,7 +74,7 @@ def page(
     )
 
 
-def _lead(rows: Sequence[Row], entries: Sequence[Named]) -> str:
+def _lead(rows: Sequence[ResultRow], entries: Sequence[Named]) -> str:
     runs = sum(len(entry.record.seeds) for entry in entries)
     conditions = len({entry.label for entry in entries})
     games = list(dict.fromkeys(row.game for row in rows))
@@ -86,7 +87,7 @@ def _lead(rows: Sequence[Row], entries: Sequence[Named]) -> str:
 # Sections
 
 
-def _results(rows: Sequence[Row]) -> str:
+def _results(rows: Sequence[ResultRow]) -> str:
     body = [[_cell(name, text) for name, text in _named_cells(row)] for row in rows]
     note = (
         "The fraction of subtasks done in an episode, in the last window of training: mean ± "
@@ -98,7 +99,7 @@ def _results(rows: Sequence[Row]) -> str:
     return f"<p class=grey>{escape(note)}</p>" + _table(COLUMNS, body)
 
 
-def _named_cells(row: Row) -> Iterable[tuple[str, str]]:
+def _named_cells(row: ResultRow) -> Iterable[tuple[str, str]]:
     return zip(COLUMNS, cells(row), strict=True)
 
 
@@ -135,7 +136,7 @@ def _claim(judged: Judged) -> str:
     # What stands only so far is not as plain to see.
     sure = " sofar" * verdict.open
     told = f"<span class='verdict {kind}{sure}'>{sign} {escape(str(verdict))}</span>"
-    body = f"<p class=grey>{escape(claim.where)}. Tested: {escape(claim.test)}.</p>"
+    body = f"<p class=grey>{escape(claim.where)}. Tested: {escape(claim.reading)}.</p>"
     tests = [
         [
             f"<td>{escape(str(test))}</td>",
@@ -147,8 +148,10 @@ def _claim(judged: Judged) -> str:
     ]
     if tests:
         body += _table(("test", "passes", "numbers"), tests)
-    if claim.note and needs_note(verdict):
-        body += f"<p>{escape(claim.note)}</p>"
+    if claim.remark and needs_remark(verdict):
+        body += f"<p>{escape(claim.remark)}</p>"
+    if claim.needs:
+        body += f"<p class=grey>Not measured: {escape(claim.needs)}.</p>"
     if verdict.missing:
         body += f"<p class=grey>Not yet run: {escape(missing_words(judged))}.</p>"
     return _fold(f"{told} “{escape(claim.sentence)}”", body, is_html=True)

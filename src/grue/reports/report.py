@@ -11,38 +11,44 @@ from tempfile import TemporaryDirectory
 from grue.errors import GrueError, UsageError
 from grue.experiments.figures import FIGURES
 from grue.experiments.records import Record, read_records
-from grue.experiments.scales import SCALES, Wish
+from grue.experiments.scales import SCALES
+from grue.experiments.wishes import Wish, tell_missing
 from grue.files import check_is_file, write_atomically
-from grue.reports.claims import judge
+from grue.reports.claims import judge, read_claims
 from grue.reports.claims_page import claims_page
 from grue.reports.drawings import drawings
 from grue.reports.page import Picture, page
-from grue.reports.reproduce import Drawn, draw_figure, tell_missing
+from grue.reports.paper_figures import Drawn, draw_figure
 from grue.reports.summary import Named, named, table
 
 
-def report(
+def write_report(
     paths: Sequence[Path],
     output: Path | None,
     claims: Path | None = None,
     figures: Path | None = None,
+    claims_from: Path | None = None,
 ) -> list[Path]:
     """Writes what is asked for and returns where it is.
 
     ``output`` is the page, ``claims`` the page of claims alone, and ``figures`` a folder for the
-    pictures, each with its numbers beside it.
+    pictures, each with its numbers beside it. ``claims_from`` is a file of other claims than the
+    paper's.
     """
     for path in (output, claims):
         if path is not None:
             check_is_file(path)
     if figures is not None and figures.exists() and not figures.is_dir():
         raise UsageError(f"{figures} is no folder; give another --figures")
+    tested = read_claims(claims_from)
     records = read_records(paths)
     entries = named(records)
-    judged = judge(records)
+    judged = judge(records, tested)
     written = []
     if claims is not None:
         command = f"grue report {_list(paths)} --claims {claims}"
+        if claims_from is not None:
+            command += f" --claims-from {claims_from}"
         written.append(_write(claims, claims_page(judged, command)))
     if output is not None or figures is not None:
         with _folder(figures) as folder:

@@ -115,7 +115,7 @@ def _order(entry: Named) -> tuple:
 
 
 @dataclass(frozen=True)
-class Row:
+class ResultRow:
     """What a condition came to on a game."""
 
     game: str
@@ -144,7 +144,7 @@ COLUMNS = (
 )
 
 
-def table(entries: Sequence[Named]) -> tuple[Row, ...]:
+def table(entries: Sequence[Named]) -> tuple[ResultRow, ...]:
     rows = []
     for game in games_of(entries):
         for label in labels_of(entries):
@@ -152,13 +152,13 @@ def table(entries: Sequence[Named]) -> tuple[Row, ...]:
     return tuple(row for row in rows if row is not None)
 
 
-def _row(entry: Named) -> Row | None:
+def _row(entry: Named) -> ResultRow | None:
     record = entry.record
     known = np.isfinite(record.final)
     if not known.any():
         return None
     values = record.final[known]
-    return Row(
+    return ResultRow(
         game=record.game,
         label=entry.label,
         steps=min(record.reached),
@@ -177,7 +177,7 @@ def _has_score(record: Record) -> bool:
     return "score_average" in record.columns
 
 
-def cells(row: Row) -> tuple[str, ...]:
+def cells(row: ResultRow) -> tuple[str, ...]:
     """A row as texts, one for each of ``COLUMNS``."""
     whole = row.steps >= row.planned
     known = len(row.scores) > 0

@@ -12,8 +12,8 @@ from typing import Literal
 
 from grue.experiments.conditions import Condition
 from grue.experiments.records import Record
-from grue.experiments.runner import finished
 from grue.experiments.scales import SCALES, Scale, game_name, level_of
+from grue.experiments.wishes import finished
 from grue.training.config import TrainConfig
 
 LEAST_SEEDS = 3
@@ -22,7 +22,7 @@ PAPER, SHORT = SCALES["paper"], SCALES["short"]
 """Whose runs count: those of the first that a game has enough of."""
 Answer = Literal["yes", "no", "undecided"]
 """Undecided where the runs allow for both."""
-Word = Literal["holds", "partly", "does not hold", "undecided", "not yet run"]
+Word = Literal["holds", "partly", "does not hold", "undecided", "not yet run", "not measured"]
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,9 @@ class Verdict:
 
     @property
     def word(self) -> Word:
-        """Of the tests whose runs are there."""
+        """Of the tests whose runs are there; without any test, nothing is measured for it."""
+        if not self.outcomes:
+            return "not measured"
         answers = {outcome.answer for outcome in self.outcomes} - {None}
         if not answers:
             return "not yet run"

@@ -1,42 +1,32 @@
-"""What ``grue reproduce`` does: runs what some figures need, and draws them.
+"""Draws the paper's figures from records, each with its numbers beside it.
 
-OUT/figures/NAME.png    the figure
-OUT/figures/NAME.json   the numbers in it, and which runs it misses
+FOLDER/NAME.png    the figure
+FOLDER/NAME.json   the numbers in it, and which runs it misses
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from grue.errors import GrueError, UsageError
+from grue.errors import GrueError
 from grue.experiments.conditions import Condition
-from grue.experiments.figures import (
-    FIGURES,
-    Figure,
-    find_figures,
-    parse_conditions,
-    parse_levels,
-)
+from grue.experiments.figures import Figure
 from grue.experiments.records import Record, laid_out
-from grue.experiments.runner import Places, finished, missing, run_missing
-from grue.experiments.scales import Wish, find_scale, game_name, level_of
-from grue.files import expanded, write_atomically
+from grue.experiments.scales import game_name, level_of
+from grue.experiments.wishes import Wish, finished, missing, tell_levels, tell_missing
+from grue.files import write_atomically
 from grue.games.registry import load
-from grue.games.zmachine import zork
 from grue.reports.bars import draw_bars
 from grue.reports.curves import NAMES, Missing, Panel, draw_panels, learning_curves
 from grue.reports.map_panels import draw_maps
-from grue.training.config import TrainConfig, parse_seeds
-from grue.training.progress import Display
-from grue.training.train import CHECKPOINT_SECONDS
+from grue.training.config import TrainConfig
 
 COLUMNS = ("figure", "picture", "missing")
-LISTED = ("figure", "shows", "kind", "levels", "conditions", "in_the_paper")
 DIGITS = 6
 """Of the numbers that are written beside a figure."""
 
@@ -53,85 +43,6 @@ class Drawn:
     def row(self) -> list[str]:
         path = "nothing to draw yet" if self.path is None else str(self.path)
         return [self.figure.name, path, tell_missing(self.missing, self.seeds)]
-
-
-def table_of_figures() -> list[list[str]]:
-    return [
-        [
-            figure.name,
-            figure.title,
-            f"{figure.kind}, needs a story file" if figure.needs_story else figure.kind,
-            ", ".join(_spoken(figure.levels)),
-            "; ".join(figure.labels),
-            figure.paper,
-        ]
-        for figure in FIGURES.values()
-    ]
-
-
-def make_wish(
-    name: str,
-    scale: str,
-    levels: str | None = None,
-    conditions: str | None = None,
-    seeds: str | None = None,
-    story: Path | None = None,
-    draw_only: bool = False,
-    values: Sequence[str] = (),
-) -> Wish:
-    """What a command line asks for; ``values`` are the texts of ``--set``."""
-    wish = Wish(
-        find_figures(name),
-        find_scale(scale, values),
-        None if levels is None else parse_levels(levels),
-        None if conditions is None else parse_conditions(conditions),
-        None if seeds is None else parse_seeds(seeds),
-        None if story is None else str(expanded(story).resolve()),
-    )
-    if not wish.configs() and any(figure.conditions for figure in wish.figures):
-        raise UsageError(f"{name} shows nothing of these --levels and --conditions")
-    return _with_story(wish, name, draw_only)
-
-
-def _with_story(wish: Wish, name: str, draw_only: bool) -> Wish:
-    """Checks the story file where one is needed; all figures together do without."""
-    needing = tuple(figure for figure in wish.figures if figure.needs_story)
-    if wish.story is not None and not needing:
-        raise UsageError(f"--story is for the figures of Zork I; {name} needs none")
-    if wish.story is None and len(needing) < len(wish.figures) and not zork.is_there():
-        others = tuple(figure for figure in wish.figures if figure not in needing)
-        without = replace(wish, figures=others, left_out=needing)
-        if draw_only or without.configs():
-            return without
-    if not draw_only and any(config.game == zork.NAME for config in wish.configs()):
-        zork.load_zork(wish.story)
-    return wish
-
-
-def reproduce(
-    wish: Wish,
-    places: Places,
-    draw_only: bool = False,
-    jobs: int | None = None,
-    checkpoint_seconds: float = CHECKPOINT_SECONDS,
-) -> list[Drawn]:
-    """Runs what is missing and draws all figures."""
-    with Display() as display:
-        if wish.left_out and wish.levels is None:
-            names = ", ".join(figure.name for figure in wish.left_out)
-            display.say(f"left out, for they need a story file (--story PATH): {names}")
-        if draw_only or not wish.configs():
-            records = places.read()
-        else:
-            records = run_missing(wish, places, display, jobs, checkpoint_seconds)
-    folder = places.out / "figures"
-    drawn = [draw_figure(figure, wish, records, folder) for figure in wish.figures]
-    # Nothing was run for these; records of them may be there all the same.
-    more = [draw_figure(figure, wish, records, folder) for figure in wish.left_out]
-    return drawn + [one for one in more if one.path is not None]
-
-
-# Drawing
 
 
 def draw_figure(figure: Figure, wish: Wish, records: Sequence[Record], folder: Path) -> Drawn:
@@ -262,46 +173,6 @@ def _maps(figure: Figure, path: Path) -> dict[str, Any]:
 def _place(game: str) -> dict[str, int | str]:
     level = level_of(game)
     return {"level" if isinstance(level, int) else "game": level}
-
-
-# Words
-
-
-def tell_missing(configs: Sequence[TrainConfig], seeds: Sequence[int]) -> str:
-    """What is missing of some seeds, level by level: "level 2: sc (seeds 3-4), sc + masking"."""
-    levels: dict[str, list[int | str]] = {}
-    for game in dict.fromkeys(config.game for config in configs):
-        text = ", ".join(
-            Condition.of(config).in_a_list
-            + (f" (seeds {spans(config.seeds)})" if len(config.seeds) < len(seeds) else "")
-            for config in configs
-            if config.game == game
-        )
-        levels.setdefault(text, []).append(level_of(game))
-    return "; ".join(f"{tell_levels(some)}: {text}" for text, some in levels.items())
-
-
-def tell_levels(levels: Sequence[int | str]) -> str:
-    """ "levels 2, 4-7, zork1"."""
-    numbers = sum(isinstance(level, int) for level in levels)
-    told = ", ".join(_spoken(levels))
-    return f"level{'s' * (numbers > 1)} {told}" if numbers else told
-
-
-def _spoken(levels: Sequence[int | str]) -> list[str]:
-    numbers = [level for level in levels if isinstance(level, int)]
-    return [spans(numbers)] * bool(numbers) + [level for level in levels if isinstance(level, str)]
-
-
-def spans(numbers: Sequence[int]) -> str:
-    """1, 2, 3, 5 as "1-3, 5"."""
-    parts: list[list[int]] = []
-    for number in sorted(numbers):
-        if parts and number == parts[-1][-1] + 1:
-            parts[-1].append(number)
-        else:
-            parts.append([number])
-    return ", ".join(str(p[0]) if len(p) == 1 else f"{p[0]}-{p[-1]}" for p in parts)
 
 
 def check_drawn(drawn: Sequence[Drawn], scale: str) -> None:

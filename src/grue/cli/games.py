@@ -1,0 +1,128 @@
+"""The commands for games: games, play, walkthrough, map, compile, verify."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from grue.cli.options import GameName, StoryPath, print_table
+from grue.errors import GrueError
+from grue.games.game import Game
+from grue.games.registry import game_names, load, load_textworld
+from grue.games.zmachine import zork
+from grue.games.zmachine.story import Story
+
+
+def games(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """List the games: those that come with grue, and the one that needs a story file."""
+    rows = [_describe(load_textworld(name)) for name in game_names()]
+    rows.append({**dict.fromkeys(rows[0]), "name": zork.NAME, "max_score": zork.MAX_SCORE})
+    if as_json:
+        print(json.dumps(rows, indent=2))
+        return
+    told = [["-" if value is None else value for value in row.values()] for row in rows]
+    print_table(list(rows[0]), told)
+
+
+def _describe(game: Game) -> dict[str, str | int | None]:
+    return {
+        "name": game.name,
+        "rooms": len(game.rooms),
+        "objects": len(game.objects),
+        "subtasks": len(game.subtasks),
+        "commands": len(game.commands),
+        "max_score": game.max_score,
+    }
+
+
+def play(
+    game: GameName,
+    hints: Annotated[
+        bool, typer.Option("--hints", help="Show the commands that would change something.")
+    ] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the game's chance.")] = 0,
+    transcript: Annotated[
+        Path | None, typer.Option(help="Write the game to this file, which must not exist.")
+    ] = None,
+    story: StoryPath = None,
+) -> None:
+    """Play a game in the terminal."""
+    from grue.cli.play import play as play_game
+
+    play_game(load(game, story), hints, seed, transcript)
+
+
+def walkthrough(
+    game: GameName,
+    run: Annotated[
+        bool, typer.Option("--run", help="Play it on the real game and show the score.")
+    ] = False,
+    story: StoryPath = None,
+) -> None:
+    """Print commands that finish a game with the full score."""
+    from grue.cli.play import run_walkthrough
+
+    loaded: Game | Story = load(game, story)
+    if not loaded.walkthrough:
+        raise GrueError(f"{loaded.name} comes with no walkthrough")
+    if run:
+        run_walkthrough(loaded)
+    else:
+        print("\n".join(loaded.walkthrough))
+
+
+def map_(
+    game: GameName,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help=".png, .svg or .pdf; by default the game's name.png."),
+    ] = None,
+) -> None:
+    """Draw a game's rooms, ways, doors and things."""
+    from grue.reports.game_map import draw_map
+
+    loaded = load_textworld(game)
+    print(draw_map(loaded, output or Path(f"{loaded.name}.png")))
+
+
+def compile_(
+    game: GameName,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="By default beside the story.")
+    ] = None,
+) -> None:
+    """Compile a game to arrays, in a file that needs no TextWorld to be played."""
+    from grue.engine.compiler.build import compile_game
+    from grue.games.gamefile import compiled_path
+
+    loaded = load_textworld(game)
+    path = output or compiled_path(loaded)
+    compile_game(loaded).save(path)
+    print(path)
+
+
+def verify(
+    game: GameName,
+    steps: Annotated[int, typer.Option(min=1, help="How many steps to compare.")] = 2000,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the play.")] = 0,
+    jobs: Annotated[int, typer.Option(min=1, help="How many processes play.")] = 1,
+) -> None:
+    """Play the compiled game and the real one side by side and compare all they say."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from grue.engine.verify import verify as compare
+
+    load_textworld(game)  # A wrong name is told before any process starts.
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(game, total=steps)
+        report = compare(game, steps, seed, jobs, lambda n: progress.advance(task, n))
+    print(f"{game}: {report.steps} steps, {report.mismatches} mismatches")
+    if report.first is not None:
+        print(report.first)
+        raise GrueError(f"the compiled {game} differs from the real game")
