@@ -23,9 +23,9 @@ from grue.cli.options import (
 from grue.cli.own import import_own
 from grue.errors import GrueError
 from grue.games.game import Game
+from grue.games.playable import Playable
 from grue.games.registry import game_names, load, load_textworld
 from grue.games.zmachine import zork
-from grue.games.zmachine.story import Story
 
 app = typer.Typer(
     name="grue",
@@ -99,7 +99,7 @@ def walkthrough(
     """Print commands that finish a game with the full score."""
     from grue.cli.play import run_walkthrough
 
-    loaded: Game | Story = load(game, story)
+    loaded: Playable = load(game, story)
     if not loaded.walkthrough:
         raise GrueError(f"{loaded.name} comes with no walkthrough")
     if run:

@@ -18,6 +18,7 @@ from grue.engine.compiler.model import FIRST_PLACE, FLOOR, HELD, HERE, HIDDEN, N
 from grue.engine.compiler.pieces import FLOOR_HOLDER
 from grue.engine.step import Step
 from grue.games.gamefile import CompiledGame
+from grue.games.playable import Knowledge
 
 MANY = 2
 """Counts of things stop here: texts only tell none, one and more apart."""
@@ -53,7 +54,7 @@ class CompiledEnv:
         self._most_pieces: int = game.header["most_pieces"]
         # NumPy arrays: they become constants of whatever program they are traced into.
         self._table = _Tables(game.arrays)
-        self.knows_admissible = True
+        self.knows = Knowledge()
 
     @property
     def max_score(self) -> int:

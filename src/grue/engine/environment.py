@@ -1,10 +1,16 @@
-"""What training asks of a game, whichever engine plays it: pure functions on arrays, and names."""
+"""The contract of all games: what an environment offers, whichever engine plays it.
+
+Compiled games (``CompiledEnv``) and pooled ones (``PooledEnv``, real games in subprocesses) run
+under jit and vmap. Hosted ones (``HostedEnv``, ``StoryEnv``) play the real game in this process.
+"""
 
 from __future__ import annotations
 
 from typing import Any, Protocol, runtime_checkable
 
+from grue.engine.emulator import LARGEST_SEED
 from grue.engine.step import Step
+from grue.games.playable import Knowledge
 from grue.games.tokens import Vocabulary
 
 GAME_STREAM = 0x67616D65
@@ -16,18 +22,27 @@ It spells "game", and is none of the small numbers that the run's other streams 
 
 @runtime_checkable
 class Environment(Protocol):
-    """A game for jit and vmap: compiled, or hosted in other processes."""
+    """``reset`` and ``step`` are pure: a state can be kept, and stepped from again."""
 
-    commands: tuple[str, ...]
-    vocabulary: Vocabulary
-    observation_length: int
-    episode_steps: int
-    knows_admissible: bool
-    """Whether ``admissible_set`` is true; else every command is in it."""
+    @property
+    def commands(self) -> tuple[str, ...]:
+        """What the numbers of actions mean."""
+        ...
+
+    @property
+    def vocabulary(self) -> Vocabulary: ...
+
+    @property
+    def observation_length(self) -> int:
+        """Tokens of every observation: shorter texts are padded, longer ones lose their end."""
+        ...
+
+    @property
+    def episode_steps(self) -> int: ...
 
     @property
     def max_score(self) -> int | None:
-        """None where it is not known."""
+        """None if it is not known."""
         ...
 
     @property
@@ -35,29 +50,43 @@ class Environment(Protocol):
 
     @property
     def digest(self) -> str:
-        """Tells whether the game's files are the same."""
+        """Changes when the game's files change."""
+        ...
+
+    @property
+    def knows(self) -> Knowledge:
+        """What the game can tell, and what it says where it cannot."""
         ...
 
     def reset(self, key: Any = None) -> tuple[Any, Step]:
-        """The first episode of a stream of chance."""
+        """The first episode of a stream of chance.
+
+        Hosted games also take a whole number: the seed of the first episode. The next ones add 1.
+        """
         ...
 
     def restart(self, state: Any) -> tuple[Any, Step]:
         """The episode after the one that a state belongs to."""
         ...
 
-    def step(self, state: Any, action: Any) -> tuple[Any, Step]: ...
+    def step(self, state: Any, action: Any) -> tuple[Any, Step]:
+        """Takes a command by its number; hosted games also take any words.
+
+        A game that is over stays as it is, without words and reward; a hosted game, which can raise
+        errors, raises UsageError.
+        """
+        ...
 
     def look(self, state: Any) -> Any:
-        """The words of looking around now, without spending a step."""
+        """The tokens of looking around now, without a step; see ``knows.look``."""
         ...
 
     def inventory(self, state: Any) -> Any:
-        """The words of taking inventory now, without spending a step."""
+        """The tokens of taking inventory now, without a step; see ``knows.look``."""
         ...
 
     def decode(self, observation: Any) -> str:
-        """The text of an observation."""
+        """The text of tokens."""
         ...
 
     def notes(self) -> list[str]:
@@ -69,5 +98,15 @@ class Environment(Protocol):
         ...
 
     def close(self) -> None:
-        """Ends the processes that it holds, if any; they come back when they are needed."""
+        """Ends the emulators and processes that it holds, if any.
+
+        Those of a pooled game come back when they are needed; a hosted game is made again.
+        """
         ...
+
+
+def episode_seed(key: Any, episode: Any) -> Any:
+    """The seed for the emulator in one episode of a key's stream of chance."""
+    import jax
+
+    return jax.random.randint(jax.random.fold_in(key, episode), (), 0, LARGEST_SEED, "int32")

@@ -174,7 +174,7 @@ def _count(
     possible = before.seen.admissible_set
     believed = decision.admissibility >= 0.5
     zero = jnp.float32(0)
-    known = 1.0 if env.knows_admissible else jnp.nan
+    known = 1.0 if env.knows.admissible else jnp.nan
     counted = Sums(
         episodes=over,
         failures=seen.truncated & (after.time < env.episode_steps),
