@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
+
 from grue.engine.emulator import LARGEST_SEED
 from grue.engine.step import Step
 from grue.games.playable import Knowledge
@@ -24,39 +26,19 @@ It spells "game", and is none of the small numbers that the run's other streams 
 class Environment(Protocol):
     """``reset`` and ``step`` are pure: a state can be kept, and stepped from again."""
 
-    @property
-    def commands(self) -> tuple[str, ...]:
-        """What the numbers of actions mean."""
-        ...
-
-    @property
-    def vocabulary(self) -> Vocabulary: ...
-
-    @property
-    def observation_length(self) -> int:
-        """Tokens of every observation: shorter texts are padded, longer ones lose their end."""
-        ...
-
-    @property
-    def episode_steps(self) -> int: ...
-
-    @property
-    def max_score(self) -> int | None:
-        """None if it is not known."""
-        ...
-
-    @property
-    def subtask_names(self) -> tuple[str, ...]: ...
-
-    @property
-    def digest(self) -> str:
-        """Changes when the game's files change."""
-        ...
-
-    @property
-    def knows(self) -> Knowledge:
-        """What the game can tell, and what it says where it cannot."""
-        ...
+    commands: tuple[str, ...]
+    """What the numbers of actions mean."""
+    vocabulary: Vocabulary
+    observation_length: int
+    """Tokens of every observation: shorter texts are padded, longer ones lose their end."""
+    episode_steps: int
+    max_score: int | None
+    """None if it is not known."""
+    subtask_names: tuple[str, ...]
+    digest: str
+    """Differs when the game's files differ."""
+    knows: Knowledge
+    """What the game can tell, and what it says where it cannot."""
 
     def reset(self, key: Any = None) -> tuple[Any, Step]:
         """The first episode of a stream of chance.
@@ -72,8 +54,8 @@ class Environment(Protocol):
     def step(self, state: Any, action: Any) -> tuple[Any, Step]:
         """Takes a command by its number; hosted games also take any words.
 
-        A game that is over stays as it is, without words and reward; a hosted game, which can raise
-        errors, raises UsageError.
+        A game that is over stays as it is, without words and reward. A hosted game raises
+        UsageError: outside of a program it can.
         """
         ...
 
@@ -87,22 +69,20 @@ class Environment(Protocol):
 
     def decode(self, observation: Any) -> str:
         """The text of tokens."""
-        ...
+        return self.vocabulary.decode(np.asarray(observation).tolist())
 
     def notes(self) -> list[str]:
         """What went wrong and was mended since they were last asked for, in lines."""
-        ...
+        return []
 
     def check(self) -> None:
         """Raises what made it give up, if it did: within a program nothing can be raised."""
-        ...
 
     def close(self) -> None:
         """Ends the emulators and processes that it holds, if any.
 
-        Those of a pooled game come back when they are needed; a hosted game is made again.
+        A pooled game starts its processes again when they are needed; a hosted game stays closed.
         """
-        ...
 
 
 def episode_seed(key: Any, episode: Any) -> Any:

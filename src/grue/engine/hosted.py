@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from functools import cached_property
 from numbers import Integral
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -22,7 +21,7 @@ from grue.engine.emulator import (
     restart_emulator,
     take_command,
 )
-from grue.engine.environment import episode_seed
+from grue.engine.environment import Environment, episode_seed
 from grue.engine.step import Step
 from grue.errors import UsageError
 from grue.games.logic import Facts
@@ -58,38 +57,21 @@ class Tokens:
         return row
 
 
-class RealGame(Generic[G]):
+class RealGame(Environment, Generic[G]):
     """The names that the contract asks for, of a game that is played by its story."""
 
-    def __init__(self, game: G, episode_steps: int | None) -> None:
+    def __init__(self, game: G, episode_steps: int | None, tokens: Tokens | None) -> None:
+        """``tokens`` by default know every word of the story, in lower case."""
         self.game = game
+        self.tokens = Tokens(game.words) if tokens is None else tokens
         self.commands = game.commands
+        self.vocabulary = self.tokens.vocabulary
+        self.observation_length = self.tokens.length
         self.episode_steps = game.episode_steps if episode_steps is None else episode_steps
+        self.max_score = game.max_score
+        self.subtask_names = tuple(subtask.text for subtask in game.subtasks)
+        self.digest = game.digest
         self.knows = game.knows
-
-    @cached_property
-    def tokens(self) -> Tokens:
-        return Tokens(self.game.words)
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        return self.tokens.vocabulary
-
-    @property
-    def observation_length(self) -> int:
-        return self.tokens.length
-
-    @property
-    def subtask_names(self) -> tuple[str, ...]:
-        return tuple(subtask.text for subtask in self.game.subtasks)
-
-    @property
-    def digest(self) -> str:
-        return self.game.digest
-
-    def decode(self, observation: Any) -> str:
-        """The text of tokens: all in lower case."""
-        return self.vocabulary.decode(np.asarray(observation).tolist())
 
 
 class Chance(NamedTuple):
@@ -141,14 +123,11 @@ class EmulatorEnv(RealGame[G], ABC):
         """With ``one_life`` the loss of a life ends the game, as in training.
 
         In TextWorld's games it always does. Without ``snapshots`` a state can be stepped from only
-        while it is the last one. ``tokens`` by default know every word of the story.
+        while it is the last one.
         """
-        super().__init__(game, episode_steps)
+        super().__init__(game, episode_steps, tokens)
         self.one_life = one_life
-        self.max_score = game.max_score
         self.knows = game.knows._replace(look=snapshots)
-        if tokens is not None:
-            self.tokens = tokens
         self._emulator = open_emulator(game.story)
         self._current: HostedState | None = None
 
@@ -189,13 +168,6 @@ class EmulatorEnv(RealGame[G], ABC):
 
     def prepare(self) -> None:
         """Finds out beforehand what steps need to know, if that takes longer than a step may."""
-
-    def notes(self) -> list[str]:
-        """Nothing is mended here: errors are raised."""
-        return []
-
-    def check(self) -> None:
-        """Errors have been raised."""
 
     def close(self) -> None:
         self._current = None

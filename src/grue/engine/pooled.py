@@ -73,9 +73,9 @@ class PooledEnv(RealGame[Playable]):
         ``informed`` tells look and inventory with every step, which costs two more commands. The
         vocabulary is by default every word of the story; ``why`` is why it is not compiled.
         """
-        super().__init__(game, episode_steps)
+        words = game.words if vocabulary is None else vocabulary
+        super().__init__(game, episode_steps, Tokens(words, observation_length))
         self.why = why
-        self.tokens = Tokens(game.words if vocabulary is None else vocabulary, observation_length)
         self.game_seed = game_seed
         if len(self.commands) > MOST_COMMANDS:
             raise UsageError(f"{game.name} has more than {MOST_COMMANDS} commands; give fewer")
