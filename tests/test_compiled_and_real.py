@@ -12,7 +12,7 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from grue.engine.compiled import State
-from grue.engine.hosted_textworld import HostedState
+from grue.engine.hosted import HostedState
 from grue.engine.verify import Verifier
 from grue.games.gamefile import CompiledGame
 from grue.games.tokens import squeeze

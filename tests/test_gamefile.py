@@ -19,7 +19,7 @@ import grue
 from grue.engine.compiler.build import compile_game
 from grue.errors import GrueError
 from grue.games.game import Game
-from grue.games.gamefile import FORMAT, CompiledGame, compiled_path, game_hash, load_compiled
+from grue.games.gamefile import FORMAT, CompiledGame, compiled_path, load_compiled
 
 
 def same(one: CompiledGame, other: CompiledGame) -> bool:
@@ -76,7 +76,7 @@ def test_header(level_1: CompiledGame) -> None:
     assert level_1.name == "saladworld-1"
     assert level_1.commands == game.commands
     header = level_1.header
-    assert (header["format"], header["game_hash"]) == (FORMAT, game_hash(game))
+    assert (header["format"], header["game_hash"]) == (FORMAT, game.digest)
     assert (header["max_score"], header["episode_steps"]) == (15, 100)
     assert header["subtasks"] == [[s.text, s.reward] for s in game.subtasks]
     assert level_1.vocabulary.words == tuple(header["words"])

@@ -17,7 +17,7 @@ from gymnasium.utils.env_checker import check_env
 import grue
 import grue.engine.gym
 from grue.engine.gym import CHARSET, MAX_LENGTH, SaladWorldEnv, TextGameEnv
-from grue.engine.gym_registration import register
+from grue.engine.gym_registration import register_environments
 from grue.errors import UsageError
 
 
@@ -172,7 +172,7 @@ def test_registering_twice_is_harmless() -> None:
     before = dict(gymnasium.registry)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        register(gymnasium)
+        register_environments()
     assert dict(gymnasium.registry) == before
     assert {"grue/SaladWorld-v0", "grue/TextGame-v0"} <= set(before)
     assert grue.engine.gym.SaladWorldEnv is type(gymnasium.make("grue/SaladWorld-v0").unwrapped)
@@ -186,10 +186,19 @@ def test_either_order_of_imports_registers(modules: str) -> None:
     assert "'score': 0" in result.stdout
 
 
-def test_grue_alone_does_not_import_gymnasium() -> None:
-    script = "import sys, grue; print('gymnasium' in sys.modules, 'jax' in sys.modules)"
+def test_importing_grue_registers_and_does_not_load_jax() -> None:
+    script = (
+        "import sys, grue; known = sys.modules['gymnasium'].registry;"
+        "print('grue/SaladWorld-v0' in known, 'grue/TextGame-v0' in known, 'jax' in sys.modules)"
+    )
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert result.stdout.split() == ["False", "False"], result.stderr
+    assert result.stdout.split() == ["True", "True", "False"], result.stderr
+
+
+def test_without_gymnasium_nothing_is_registered() -> None:
+    script = "import sys; sys.modules['gymnasium'] = None; import grue; print(grue.game_names()[0])"
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (result.stdout.strip(), result.stderr) == ("saladworld-1", "")
 
 
 @pytest.mark.parametrize("level", [0, 8, -1])

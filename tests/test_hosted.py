@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import grue
-from grue.engine.hosted_textworld import HostedEnv, HostedState
+from grue.engine.hosted import HostedState
+from grue.engine.hosted_textworld import HostedEnv
 from grue.engine.step import Step
 
 Hosted = Callable[[int], HostedEnv]
@@ -347,6 +348,7 @@ def game_with_a_fine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_generated_game_is_won_by_its_walkthrough(made_game: Path) -> None:
     env = grue.make(made_game, "hosted")
+    assert isinstance(env, HostedEnv)
     assert env.game.name == "made"
     assert env.game.walkthrough
     state, step = env.reset()
@@ -369,5 +371,5 @@ def test_negative_scores(game_with_a_fine: Path) -> None:
         state, step = env.step(state, command)
         seen.append((step.reward, step.score, step.terminated))
     assert seen == [(-2, -2, False), (0, -2, False), (0, -2, False), (5, 3, True)]
-    assert env.game.max_score == 3
+    assert env.max_score == 3
     env.close()

@@ -14,7 +14,8 @@ import pytest
 from saladworld_facts import BANANA, LETTUCE, MARKET, MEAL, REWARDS, TABLE, TOMATO, errands
 
 import grue
-from grue.engine.hosted_textworld import HostedEnv, HostedState
+from grue.engine.hosted import HostedState
+from grue.engine.hosted_textworld import HostedEnv
 from grue.games.game import Game
 from grue.games.logic import ground
 from grue.games.saladworld.world import LEVELS

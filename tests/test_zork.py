@@ -15,7 +15,8 @@ from grue.cli import entry
 from grue.cli.play import follow_walkthrough
 from grue.engine.changes import world_bytes
 from grue.engine.emulator import close_emulator, open_emulator
-from grue.engine.hosted_story import StoryEnv, StoryState
+from grue.engine.hosted import HostedState
+from grue.engine.hosted_story import StoryEnv
 from grue.engine.step import Step
 from grue.games.zmachine import zork
 from grue.games.zmachine.story import Story, read_commands, read_story_game
@@ -57,7 +58,7 @@ def env(release: int, zork_file: Callable[[int], Path]) -> Iterator[StoryEnv]:
     env.close()
 
 
-def play(env: StoryEnv, commands: Sequence[str | int], seed: int = 0) -> tuple[StoryState, Step]:
+def play(env: StoryEnv, commands: Sequence[str | int], seed: int = 0) -> tuple[HostedState, Step]:
     state, step = env.reset(seed)
     for command in commands:
         state, step = env.step(state, command)

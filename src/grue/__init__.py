@@ -1,6 +1,7 @@
 """grue trains, studies and ships deep reinforcement-learning agents for text games.
 
-Names are looked up when they are first used, so that ``import grue`` needs nothing but Python.
+Names are looked up when they are first used, so that ``import grue`` needs nothing but Python. If
+Gymnasium is installed, it then knows grue's environments.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from grue.engine.gym_registration import register_soon
+from grue.engine.gym_registration import register_environments
 
 __version__ = "0.1.0"
 
@@ -55,7 +56,7 @@ __all__ = [
 ]
 
 
-register_soon()
+register_environments()
 
 
 def __getattr__(name: str) -> Any:

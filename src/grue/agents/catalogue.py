@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from grue.agents import aedqn, deep, tabular
+from importlib import import_module
+
 from grue.agents.exploring import EXPLORERS, ExplorerKind
 from grue.agents.gating import GATES, Gate
 from grue.agents.registry import AGENTS, AgentKind
 
-__all__ = [
-    "AGENTS",
-    "EXPLORERS",
-    "GATES",
-    "AgentKind",
-    "ExplorerKind",
-    "Gate",
-    "aedqn",
-    "deep",
-    "tabular",
-]
+__all__ = ["AGENTS", "EXPLORERS", "GATES", "AgentKind", "ExplorerKind", "Gate"]
+
+# The order in which agents are listed.
+for _module in ("tabular", "deep", "aedqn"):
+    import_module(f"grue.agents.{_module}")

@@ -11,9 +11,9 @@ import typer
 from grue.cli.options import GameName, StoryPath, print_table
 from grue.errors import GrueError
 from grue.games.game import Game
+from grue.games.playable import Playable
 from grue.games.registry import game_names, load, load_textworld
 from grue.games.zmachine import zork
-from grue.games.zmachine.story import Story
 
 
 def games(
@@ -67,7 +67,7 @@ def walkthrough(
     """Print commands that finish a game with the full score."""
     from grue.cli.play import run_walkthrough
 
-    loaded: Game | Story = load(game, story)
+    loaded: Playable = load(game, story)
     if not loaded.walkthrough:
         raise GrueError(f"{loaded.name} comes with no walkthrough")
     if run:

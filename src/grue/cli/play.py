@@ -8,18 +8,16 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from grue.cli.entry import replace_unreadable
 from grue.errors import GrueError, UsageError
-from grue.games.game import Game
-from grue.games.zmachine.story import Story
+from grue.games.playable import Playable
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from grue.engine.hosted_story import StoryEnv
-    from grue.engine.hosted_textworld import HostedEnv
+    from grue.engine.hosted import EmulatorEnv
     from grue.engine.step import Step
 
 HELP = """\
@@ -29,11 +27,11 @@ NO_LIMIT = sys.maxsize
 HISTORY_LINES = 1000
 
 
-def play(game: Game | Story, hints: bool, seed: int, transcript: Path | None) -> None:
+def play(game: Playable, hints: bool, seed: int, transcript: Path | None) -> None:
     """Plays until the game ends, or the player leaves it, or the input ends."""
     from grue.engine.hosted_story import host
 
-    if hints and isinstance(game, Story):
+    if hints and not game.knows.admissible:
         raise UsageError(
             f"nobody knows which commands would change something in {game.name}: play it without "
             "--hints"
@@ -51,18 +49,17 @@ class Turn(NamedTuple):
     step: Step
 
 
-def follow_walkthrough(env: HostedEnv | StoryEnv) -> Iterator[Turn]:
+def follow_walkthrough(env: EmulatorEnv[Any]) -> Iterator[Turn]:
     """Plays the walkthrough of the environment's game, until the game is over."""
-    game, playing = env.game, cast(Any, env)
-    state, _ = playing.reset(game.walkthrough_seed if isinstance(game, Story) else 0)
-    for command in game.walkthrough:
-        state, step = playing.step(state, command)
+    state, _ = env.reset(env.game.walkthrough_seed)
+    for command in env.game.walkthrough:
+        state, step = env.step(state, command)
         yield Turn(command, step)
         if step.terminated:
             break
 
 
-def run_walkthrough(game: Game | Story) -> None:
+def run_walkthrough(game: Playable) -> None:
     """Plays a game's walkthrough and prints the score after every command."""
     from grue.engine.hosted_story import host
 
@@ -81,9 +78,9 @@ class Player:
     """One sitting: the states so far, so that steps can be taken back."""
 
     def __init__(
-        self, env: HostedEnv | StoryEnv, hints: bool, seed: int, transcript: TextIO | None
+        self, env: EmulatorEnv[Any], hints: bool, seed: int, transcript: TextIO | None
     ) -> None:
-        self.env: Any = env
+        self.env = env
         self.hints = hints
         self.seed = seed
         self.transcript = transcript
@@ -96,7 +93,7 @@ class Player:
 
     @property
     def score(self) -> str:
-        if self.env.score_refusal is not None:
+        if self.env.knows.score_refusal is not None:
             return "its score is not known"
         most = self.env.max_score
         return f"score {self.state.score}" + ("" if most is None else f"/{most}")
@@ -149,7 +146,7 @@ class Player:
             return
         self.say(f"[{self.score}, {_steps(self.state.steps)}]", style="cyan")
         if self.hints:
-            commands = zip(self.env.game.commands, self.past[-1][1].admissible_set, strict=True)
+            commands = zip(self.env.commands, self.past[-1][1].admissible_set, strict=True)
             admissible = ", ".join(command for command, possible in commands if possible)
             self.say(f"[you can: {admissible}]", style="dim")
 

@@ -16,8 +16,10 @@ from jax import Array
 
 from grue.engine.compiler.model import FIRST_PLACE, FLOOR, HELD, HERE, HIDDEN, NO_EXIT
 from grue.engine.compiler.pieces import FLOOR_HOLDER
+from grue.engine.environment import Environment
 from grue.engine.step import Step
 from grue.games.gamefile import CompiledGame
+from grue.games.playable import Knowledge
 
 MANY = 2
 """Counts of things stop here: texts only tell none, one and more apart."""
@@ -39,7 +41,7 @@ class State(NamedTuple):
     over: Array
 
 
-class CompiledEnv:
+class CompiledEnv(Environment):
     """``env.reset(key) -> state, step`` and ``env.step(state, action) -> state, step``."""
 
     def __init__(self, game: CompiledGame, episode_steps: int | None = None) -> None:
@@ -53,19 +55,10 @@ class CompiledEnv:
         self._most_pieces: int = game.header["most_pieces"]
         # NumPy arrays: they become constants of whatever program they are traced into.
         self._table = _Tables(game.arrays)
-        self.knows_admissible = True
-
-    @property
-    def max_score(self) -> int:
-        return self.game.header["max_score"]
-
-    @property
-    def subtask_names(self) -> tuple[str, ...]:
-        return tuple(text for text, _ in self.game.header["subtasks"])
-
-    @property
-    def digest(self) -> str:
-        return self.game.header["game_hash"]
+        self.max_score: int = game.header["max_score"]
+        self.subtask_names = tuple(text for text, _ in game.header["subtasks"])
+        self.digest: str = game.header["game_hash"]
+        self.knows = Knowledge()
 
     # The two pure functions
 
@@ -126,20 +119,6 @@ class CompiledEnv:
     def inventory(self, state: State) -> Array:
         """The words of taking inventory now, without spending a step."""
         return self._print(state, jnp.int32(self._table["inventory_frame"]))
-
-    def decode(self, observation: Any) -> str:
-        """The text of an observation."""
-        return self.vocabulary.decode(np.asarray(observation).tolist())
-
-    def notes(self) -> list[str]:
-        """Nothing goes wrong here."""
-        return []
-
-    def check(self) -> None:
-        """Nor is anything given up."""
-
-    def close(self) -> None:
-        """There are no processes to end."""
 
     # The phases of a turn
 

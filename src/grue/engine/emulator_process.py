@@ -16,16 +16,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from grue.engine.hosted_story import StoryEnv, host
+from grue.engine.hosted import Tokens
+from grue.engine.hosted_story import host
 from grue.engine.step import Step
 from grue.errors import GrueError
-from grue.games.game import Game
+from grue.games.playable import Knowledge, Playable
 from grue.games.tokens import Vocabulary
-from grue.games.zmachine.story import Story
 
-LOOK, INVENTORY = "look", "inventory"
-KEPT_TEXTS = 50_000
-"""Texts whose numbers are remembered."""
 AWAKE_SECONDS = 0.01
 """So long a process with a core of its own looks for the next question before it sleeps: to be
 woken takes longer than a step of the game."""
@@ -34,7 +31,7 @@ woken takes longer than a step of the game."""
 class Spec(NamedTuple):
     """What a worker plays."""
 
-    game: Game | Story
+    game: Playable
     episode_steps: int
     vocabulary: Vocabulary
     observation_length: int
@@ -45,7 +42,7 @@ class Spec(NamedTuple):
 class Facts(NamedTuple):
     """What only an emulator knows of a game."""
 
-    score_refusal: str | None
+    knows: Knowledge
     max_score: int | None
 
 
@@ -71,7 +68,7 @@ def turn_type(spec: Spec) -> np.dtype:
     All in it are numbers of 32 bits, so that many records are also one plain array.
     """
     length, told = spec.observation_length, spec.observation_length if spec.informed else 0
-    commands = len(spec.game.commands) if isinstance(spec.game, Game) else 0
+    commands = len(spec.game.commands) if spec.game.knows.admissible else 0
     columns = Turn(
         observation=(length,),
         score=(),
@@ -125,8 +122,8 @@ class Answer(NamedTuple):
 class Place:
     """One game, and the history that it is at."""
 
-    def __init__(self, spec: Spec) -> None:
-        self.env: Any = host(spec.game, spec.episode_steps, snapshots=spec.informed)
+    def __init__(self, spec: Spec, tokens: Tokens) -> None:
+        self.env = host(spec.game, spec.episode_steps, snapshots=spec.informed, tokens=tokens)
         self.at: tuple[int, bytes] | None = None
         self.state: Any = None
 
@@ -144,23 +141,17 @@ class Place:
         self.at = seed, past + np.asarray(action, history.dtype).tobytes()
         return step
 
-    def ask(self, command: str) -> str:
-        """What a command would print, without taking it."""
-        if self.state.over:
-            return ""
-        return self.env.tell(self.state, command)
-
 
 class Server:
     def __init__(self, spec: Spec) -> None:
         self.spec = spec
         self.turn = turn_type(spec)
         self.places: dict[int, Place] = {}
-        self.rows: dict[str, np.ndarray] = {}
+        self.tokens = Tokens(spec.vocabulary, spec.observation_length)
+        """Of all places: they mostly print the same texts."""
         env = self._place(0).env
-        if isinstance(env, StoryEnv):
-            env.prepare()
-        self.facts = Facts(env.score_refusal, env.max_score)
+        env.prepare()
+        self.facts = Facts(env.knows._replace(look=spec.informed), env.max_score)
 
     def answer(self, asked: np.ndarray) -> Answer:
         start = time.perf_counter()
@@ -178,33 +169,22 @@ class Server:
     def _write(self, turn: Any, place: Place, question: Any) -> None:
         history = question["commands"][: question["steps"]]
         step = place.take(int(question["seed"]), history, int(question["action"]))
-        turn["observation"] = self._tokens(step.text or "")
+        turn["observation"] = step.observation
         turn["score"] = step.score
         turn["terminated"] = step.terminated
         turn["admissible"] = step.admissible
         turn["subtasks"] = step.subtasks
-        if isinstance(self.spec.game, Game):
+        if place.env.knows.admissible:
             turn["admissible_set"] = step.admissible_set
         if self.spec.informed:
-            turn["looked"] = self._tokens(place.ask(LOOK))
-            turn["carried"] = self._tokens(place.ask(INVENTORY))
+            turn["looked"] = place.env.look(place.state)
+            turn["carried"] = place.env.inventory(place.state)
         turn["failed"] = False
 
     def _place(self, number: int) -> Place:
         if number not in self.places:
-            self.places[number] = Place(self.spec)
+            self.places[number] = Place(self.spec, self.tokens)
         return self.places[number]
-
-    def _tokens(self, text: str) -> np.ndarray:
-        """The numbers of a text, its end cut off where it is too long."""
-        known = self.rows.get(text)
-        if known is None:
-            known = np.zeros(self.spec.observation_length, np.int32)
-            numbers = self.spec.vocabulary.encode(text)[: len(known)]
-            known[: len(numbers)] = numbers
-            if len(self.rows) < KEPT_TEXTS:
-                self.rows[text] = known
-        return known
 
 
 def main(handle: int, awake: bool) -> None:

@@ -18,9 +18,8 @@ from gymnasium.vector.utils import read_from_shared_memory
 from grue.engine.hosted_story import host
 from grue.engine.step import Step
 from grue.errors import UsageError
-from grue.games.game import Game
+from grue.games.playable import Playable
 from grue.games.registry import LEVELS, load
-from grue.games.zmachine.story import Story
 
 # Stories print the Z-machine's characters, which Jericho reads as Latin text.
 ASCII = "".join(chr(code) for code in range(0x20, 0x7F))
@@ -87,7 +86,7 @@ class TextGameEnv(gymnasium.Env[str, np.int64]):
 
     def __init__(
         self,
-        game: str | Path | Game | Story,
+        game: str | Path | Playable,
         episode_steps: int | None = None,
         admissible: bool = False,
         render_mode: str | None = None,
@@ -95,8 +94,8 @@ class TextGameEnv(gymnasium.Env[str, np.int64]):
         check_episode_steps(episode_steps)
         if render_mode is not None and render_mode not in self.metadata["render_modes"]:
             raise UsageError(f"there is no render_mode {render_mode!r}; use 'ansi' or None")
-        self.game = game if isinstance(game, Game | Story) else load(game)
-        if admissible and isinstance(self.game, Story):
+        self.game: Playable = load(game)
+        if admissible and not self.game.knows.admissible:
             raise UsageError(
                 f"nobody knows which commands are admissible in {self.game.name}: make it without "
                 "admissible=True, which is for TextWorld's games"
@@ -106,7 +105,7 @@ class TextGameEnv(gymnasium.Env[str, np.int64]):
         self.render_mode = render_mode
         self.observation_space = StoryText()
         self.action_space = spaces.Discrete(len(self.commands))
-        self._env: Any = host(self.game, episode_steps)
+        self._env = host(self.game, episode_steps)
         self._state: Any = None
         self._screen = ""
 

@@ -21,11 +21,10 @@ from gymnasium.vector.utils import batch_space
 
 from grue.engine.compiled import CompiledEnv, State
 from grue.engine.gym import check_episode_steps, level_name
-from grue.engine.make import compiled, make
+from grue.engine.make import make
 from grue.engine.step import Step
 from grue.errors import CannotCompileError, UsageError
-from grue.games.game import Game
-from grue.games.zmachine.story import Story
+from grue.games.playable import Playable
 
 Games = tuple[State, Any]
 """The states of all games, and which of them have ended and begin anew at the next step."""
@@ -46,7 +45,7 @@ class TextGameVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
 
     def __init__(
         self,
-        game: str | Path | Game | Story,
+        game: str | Path | Playable,
         num_envs: int = 1,
         episode_steps: int | None = None,
         admissible: bool = True,
@@ -187,13 +186,11 @@ class SaladWorldVectorEnv(TextGameVectorEnv):
         super().__init__(level_name(level), num_envs, episode_steps, admissible)
 
 
-def _compiled_env(game: str | Path | Game | Story, episode_steps: int | None) -> CompiledEnv:
+def _compiled_env(game: str | Path | Playable, episode_steps: int | None) -> CompiledEnv:
     try:
-        if isinstance(game, Game | Story):
-            return CompiledEnv(compiled(game), episode_steps)
         return make(game, "compiled", episode_steps)
     except CannotCompileError as error:
-        name = game.name if isinstance(game, Game | Story) else game
+        name = game.name if isinstance(game, Playable) else game
         raise CannotCompileError(
             f"{name} cannot be compiled: {error}; for the real game use "
             'gymnasium.make_vec(..., vectorization_mode="async"), whose observations are texts'

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Literal, overload
 
 from grue.engine.compiled import CompiledEnv
+from grue.engine.environment import Environment
 from grue.errors import CannotCompileError, UsageError
-from grue.games.game import Game
 from grue.games.gamefile import SUFFIX, CompiledGame, compiled_path, load_compiled
-from grue.games.registry import load
-from grue.games.zmachine.story import Story
+from grue.games.playable import Playable
+from grue.games.registry import check_whole, load
 
 ENGINES = ("auto", "compiled", "hosted")
 
 
 @overload
 def make(
-    game: str | Path | Game | Story,
+    game: str | Path | Playable,
     engine: Literal["compiled"],
     episode_steps: int | None = None,
     story: str | Path | None = None,
@@ -25,66 +25,48 @@ def make(
 ) -> CompiledEnv: ...
 @overload
 def make(
-    game: str | Path | Game | Story,
+    game: str | Path | Playable,
     engine: str = "auto",
     episode_steps: int | None = None,
     story: str | Path | None = None,
     commands: str | Path | None = None,
-) -> Any: ...
+) -> Environment: ...
 def make(
-    game: str | Path | Game | Story,
+    game: str | Path | Playable,
     engine: str = "auto",
     episode_steps: int | None = None,
     story: str | Path | None = None,
     commands: str | Path | None = None,
-) -> Any:
-    """An environment with pure functions.
+) -> Environment:
+    """The environment of a game: ``grue.engine.environment.Environment`` says what it offers.
 
-    ``env.reset(key) -> state, step`` and ``env.step(state, action) -> state, step``. The compiled
-    engine runs under jit and vmap; "auto" falls back on the hosted one, the real story in an
-    emulator (``HostedEnv``, ``StoryEnv``), for games that cannot be compiled. ``game`` may also be
-    the path of a compiled file, or what ``grue.load`` returned; ``story`` and ``commands`` are as
-    for ``grue.load``.
+    The compiled engine runs under jit and vmap. "auto" falls back on the hosted one, the real story
+    in an emulator, for games that cannot be compiled. ``game`` may also be the path of a compiled
+    file, or what ``grue.load`` returned; ``story`` and ``commands`` are as for ``grue.load``.
     """
     if engine not in ENGINES:
         raise UsageError(f"there is no engine {engine!r}; the engines are {', '.join(ENGINES)}")
-    if isinstance(game, Game | Story) or str(game).endswith(SUFFIX):
-        _check_whole(game, story, commands)
-    if isinstance(game, Game | Story):
-        return _open(game, engine, episode_steps)
     if str(game).endswith(SUFFIX):
-        return CompiledEnv(load_compiled(Path(game)), episode_steps)
-    return _open(load(game, story, commands), engine, episode_steps)
-
-
-def _check_whole(game: str | Path | Game | Story, story: object, commands: object) -> None:
-    for name, given in (("story", story), ("commands", commands)):
-        if given is not None:
-            which = game.name if isinstance(game, Game | Story) else game
-            raise UsageError(
-                f"{which} has its story and commands; give {name} to grue.load or with a name"
-            )
-
-
-def _open(game: Game | Story, engine: str, episode_steps: int | None) -> Any:
+        check_whole(game, story, commands)
+        return CompiledEnv(load_compiled(Path(str(game))), episode_steps)
+    found: Playable = load(game, story, commands)
     if engine != "hosted":
         try:
-            return CompiledEnv(compiled(game), episode_steps)
+            return CompiledEnv(compiled(found), episode_steps)
         except CannotCompileError:
             if engine == "compiled":
                 raise
     from grue.engine.hosted_story import host
 
-    return host(game, episode_steps)
+    return host(found, episode_steps)
 
 
-def compiled(game: Game | Story) -> CompiledGame:
+def compiled(game: Playable) -> CompiledGame:
     """A game's arrays: from the file beside its story, or compiled now."""
-    if isinstance(game, Story):
-        raise CannotCompileError(f"{game.name} is a Z-machine story, and only TextWorld's compile")
-    path = compiled_path(game)
+    known = game.textworld()
+    path = compiled_path(known)
     if path.exists():
-        return load_compiled(path, game)
+        return load_compiled(path, known)
     from grue.engine.compiler.build import compile_game
 
-    return compile_game(game)
+    return compile_game(known)

@@ -16,20 +16,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from grue.engine.emulator import LARGEST_SEED, check_command, check_seed
+from grue.engine.emulator import check_command, check_seed
 from grue.engine.emulator_pool import Pool
 from grue.engine.emulator_process import Spec, Turn, failed_turns
+from grue.engine.environment import episode_seed
+from grue.engine.hosted import OBSERVATION_LENGTH, RealGame, Tokens
 from grue.engine.step import Step
 from grue.errors import UsageError
-from grue.games.game import Game
-from grue.games.gamefile import game_hash
-from grue.games.tokens import StoryVocabulary, Vocabulary
-from grue.games.zmachine.header import read_story
-from grue.games.zmachine.story import Story, vocabulary_of
+from grue.games.playable import Playable
+from grue.games.tokens import StoryVocabulary
 from grue.games.zmachine.story_file import StoryFile
 
-OBSERVATION_LENGTH = 128
-"""Words of a text that an agent sees; the end of a longer one is cut off."""
 MOST_COMMANDS = 2**15
 WORD = np.dtype(np.int32)
 """Of which questions and answers are made."""
@@ -57,12 +54,12 @@ class History(NamedTuple):
     """What look and inventory would print, where the agent is told."""
 
 
-class PooledEnv:
+class PooledEnv(RealGame[Playable]):
     """``env.reset(key) -> state, step`` and ``env.step(state, action) -> state, step``."""
 
     def __init__(
         self,
-        game: Game | Story,
+        game: Playable,
         episode_steps: int | None = None,
         game_seed: int | None = None,
         informed: bool = False,
@@ -76,13 +73,9 @@ class PooledEnv:
         ``informed`` tells look and inventory with every step, which costs two more commands. The
         vocabulary is by default every word of the story; ``why`` is why it is not compiled.
         """
-        self.game = game
+        words = game.words if vocabulary is None else vocabulary
+        super().__init__(game, episode_steps, Tokens(words, observation_length))
         self.why = why
-        self.commands = game.commands
-        self.vocabulary: Vocabulary = _vocabulary(game) if vocabulary is None else vocabulary
-        self.knows_admissible = isinstance(game, Game)
-        self.episode_steps = game.episode_steps if episode_steps is None else episode_steps
-        self.observation_length = observation_length
         self.game_seed = game_seed
         if len(self.commands) > MOST_COMMANDS:
             raise UsageError(f"{game.name} has more than {MOST_COMMANDS} commands; give fewer")
@@ -92,20 +85,8 @@ class PooledEnv:
             check_seed(game_seed)
         spec = Spec(game, self.episode_steps, self.vocabulary, observation_length, informed)
         self.pool = Pool(spec, workers)
-        self.facts = self.pool.facts()
+        self.knows, self.max_score = self.pool.facts()
         self._opening = self._find_opening()
-
-    @property
-    def max_score(self) -> int | None:
-        return self.facts.max_score
-
-    @property
-    def subtask_names(self) -> tuple[str, ...]:
-        return tuple(subtask.text for subtask in self.game.subtasks)
-
-    @property
-    def digest(self) -> str:
-        return self.game.digest if isinstance(self.game, Story) else game_hash(self.game)
 
     @property
     def about(self) -> dict[str, Any]:
@@ -167,10 +148,6 @@ class PooledEnv:
 
     # On the host
 
-    def decode(self, observation: Any) -> str:
-        """The text of an observation: all in lower case."""
-        return self.vocabulary.decode(np.asarray(observation).tolist())
-
     def notes(self) -> list[str]:
         return self.pool.notes()
 
@@ -204,8 +181,7 @@ class PooledEnv:
     def _seed(self, stream: Array, episode: Array) -> Array:
         if self.game_seed is not None:
             return jnp.int32(self.game_seed)
-        key = jax.random.fold_in(jax.random.wrap_key_data(stream), episode)
-        return jax.random.randint(key, (), 0, LARGEST_SEED, jnp.int32)
+        return episode_seed(jax.random.wrap_key_data(stream), episode)
 
     def _ask(self, state: History, action: Array, done: Array) -> Turn:
         """One array there and one back: each costs as much time as a step of the game."""
@@ -248,7 +224,7 @@ class PooledEnv:
     def _report(
         self, state: History, words: Array, reward: Array, admissible: Array, possible: Array
     ) -> Step:
-        if not self.knows_admissible:
+        if not self.knows.admissible:
             possible = jnp.broadcast_to(~state.over, len(self.commands))
         return Step(
             observation=words,
@@ -263,7 +239,7 @@ class PooledEnv:
         )
 
     def _told(self, words: Array) -> Array:
-        if not self.pool.spec.informed:
+        if not self.knows.look:
             raise UsageError("look and inventory are told when the game is opened as informed")
         return words
 
@@ -281,9 +257,3 @@ def _fields(turn: Any, kind: np.dtype) -> Turn:
 
 def _opening(turns: np.ndarray) -> Turn:
     return _fields(turns.view(WORD), turns.dtype)
-
-
-def _vocabulary(game: Game | Story) -> StoryVocabulary:
-    if isinstance(game, Story):
-        return game.words
-    return vocabulary_of(read_story(game.story), game.commands)

@@ -19,7 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from grue.engine.compiled import CompiledEnv, State
-from grue.engine.hosted_textworld import HostedEnv, HostedState
+from grue.engine.hosted import HostedState
+from grue.engine.hosted_textworld import HostedEnv
 from grue.engine.make import compiled
 from grue.engine.step import Step
 from grue.games.game import Game

@@ -7,6 +7,7 @@ is not installed.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from grue.errors import BrokenFileError, UsageError
+from grue.games.playable import DEFAULT_EPISODE_STEPS, Knowledge, Playable, Subtask
+from grue.games.tokens import StoryVocabulary
 from grue.games.zmachine.header import read_story
 
 Fact = tuple[str, ...]
@@ -23,7 +26,6 @@ Fact = tuple[str, ...]
 
 SUFFIX = ".grue.npz"
 """The end of the name of a compiled game."""
-DEFAULT_EPISODE_STEPS = 200
 FITTINGS = ("stove", "oven", "toaster")
 
 
@@ -52,19 +54,29 @@ class Thing:
 
 
 @dataclass(frozen=True)
-class Subtask:
-    text: str
-    reward: int
-
-
-@dataclass(frozen=True)
-class Game:
+class Game(Playable):
     """A game that can be played: ``grue.load("saladworld-3")``."""
 
     name: str
     story: Path
     data: Mapping[str, Any] = field(repr=False)
     """The TextWorld game file, as parsed from JSON."""
+
+    kind = "textworld"
+
+    @property
+    def knows(self) -> Knowledge:
+        return Knowledge()
+
+    def textworld(self) -> Game:
+        return self
+
+    @property
+    def digest(self) -> str:
+        """Of the story and its ``.json`` as they are now."""
+        digest = hashlib.sha256(self.story.read_bytes())
+        digest.update(self.story.with_suffix(".json").read_bytes())
+        return digest.hexdigest()
 
     @cached_property
     def rooms(self) -> tuple[Room, ...]:
@@ -129,6 +141,13 @@ class Game:
         from grue.games.gamefile import compiled_path, load_compiled
 
         return load_compiled(compiled_path(self), self).vocabulary.words
+
+    @cached_property
+    def words(self) -> StoryVocabulary:
+        """Every word that the story can print, and those of the commands, in lower case."""
+        from grue.games.zmachine.story_file import vocabulary_of
+
+        return vocabulary_of(read_story(self.story), self.commands)
 
     @property
     def walkthrough(self) -> tuple[str, ...]:

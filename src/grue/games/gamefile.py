@@ -6,7 +6,6 @@ story and game file that it was compiled from, and everything that is not an arr
 
 from __future__ import annotations
 
-import hashlib
 import json
 import struct
 import zipfile
@@ -69,13 +68,6 @@ def compiled_path(game: Game) -> Path:
     return game.story.with_suffix(SUFFIX)
 
 
-def game_hash(game: Game) -> str:
-    """Tells whether a compiled file belongs to a game's files as they are now."""
-    digest = hashlib.sha256(game.story.read_bytes())
-    digest.update(game.story.with_suffix(".json").read_bytes())
-    return digest.hexdigest()
-
-
 def load_compiled(path: Path, game: Game | None = None) -> CompiledGame:
     """Reads a compiled game; with ``game``, refuses one that was made from other files."""
     try:
@@ -96,7 +88,7 @@ def load_compiled(path: Path, game: Game | None = None) -> CompiledGame:
         raise BrokenFileError(
             f"{path} has format {version}, this grue reads format {FORMAT}; compile the game again"
         )
-    if game is not None and header["game_hash"] != game_hash(game):
+    if game is not None and header["game_hash"] != game.digest:
         raise BrokenFileError(
             f"{path} is stale: it was compiled from other files than {game.story.name} and its "
             ".json; compile the game again"

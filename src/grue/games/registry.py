@@ -11,8 +11,9 @@ from typing import Any
 from grue.errors import UsageError
 from grue.files import expanded
 from grue.games.game import SUFFIX, Game, read_textworld_game
+from grue.games.playable import Playable
 from grue.games.zmachine import zork
-from grue.games.zmachine.story import Story, read_story_game
+from grue.games.zmachine.story import read_story_game
 
 LEVELS = range(1, 8)
 
@@ -34,13 +35,17 @@ def _shipped(name: str) -> Game:
 
 
 def load(
-    name: str | Path, story: str | Path | None = None, commands: str | Path | None = None
+    name: str | Path | Playable, story: str | Path | None = None, commands: str | Path | None = None
 ) -> Any:
     """A game from its name ("saladworld-3", "zork1") or the path of a story: a Game or a Story.
 
     ``story`` is the file of a game that does not come with grue, ``commands`` a file with the
-    commands of a Z-machine story. A story with a ``.json`` beside it is TextWorld's.
+    commands of a Z-machine story. A story with a ``.json`` beside it is TextWorld's. A game that is
+    loaded already is given back.
     """
+    if isinstance(name, Playable):
+        check_whole(name.name, story, commands)
+        return name
     text = str(name)
     listed = None if commands is None else expanded(commands)
     if story is not None and text != zork.NAME:
@@ -67,13 +72,22 @@ def load(
 def load_textworld(name: str | Path) -> Game:
     """A game whose world is known: a level, or a TextWorld ``.z8`` with its ``.json``."""
     # A name alone tells it of Zork I: nobody has to find its file first.
-    found: Game | Story | None = None if str(name) == zork.NAME else load(name)
+    found: Playable | None = None if str(name) == zork.NAME else load(name)
     if isinstance(found, Game):
         return found
     raise UsageError(
         f"{name} is a Z-machine story, and its world is not known: this needs a level or a "
         "TextWorld game, with its .json beside it"
     )
+
+
+def check_whole(name: object, story: object, commands: object) -> None:
+    """Refuses to change the files of a game that is loaded or compiled."""
+    for option, given in (("story", story), ("commands", commands)):
+        if given is not None:
+            raise UsageError(
+                f"{name} has its story and commands; give {option} to grue.load or with a name"
+            )
 
 
 def _without_commands(game: Game, commands: Path | None) -> Game:

@@ -161,7 +161,7 @@ def _count(
     seen = after.seen
     over = seen.terminated | seen.truncated
     possible = before.seen.admissible_set
-    known = 1.0 if env.knows_admissible else jnp.nan
+    known = 1.0 if env.knows.admissible else jnp.nan
     counted = {
         "episodes": over,
         # Cut short because a hosted game's emulator failed.

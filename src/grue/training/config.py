@@ -26,10 +26,9 @@ from grue.agents.settings import (
     typed,
 )
 from grue.errors import UsageError
-from grue.games.game import Game
+from grue.games.playable import Playable
 from grue.games.registry import known_names
 from grue.games.zmachine import zork
-from grue.games.zmachine.story import Story
 
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {},
@@ -308,7 +307,7 @@ def _check(config: TrainConfig) -> None:
 
 def _check_game(game: object) -> None:
     """A run folder keeps the game's name or path, for any process to find it."""
-    if isinstance(game, Game | Story):
+    if isinstance(game, Playable):
         given = game.name if game.name in known_names() else str(game.story)
         raise UsageError(
             f"game is a name or the path of a file, not a {type(game).__name__}: give {given!r}"

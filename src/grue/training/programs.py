@@ -21,10 +21,9 @@ from grue.engine.make import compiled, make
 from grue.engine.pooled import PooledEnv
 from grue.errors import CannotCompileError, UsageError
 from grue.files import expanded
-from grue.games.game import Game
 from grue.games.gamefile import SUFFIX
+from grue.games.playable import Playable
 from grue.games.registry import known_names, load
-from grue.games.zmachine.story import Story
 from grue.training.algorithm import Program, make_program
 from grue.training.config import TrainConfig
 
@@ -55,7 +54,7 @@ def check_trainable(config: TrainConfig) -> None:
     """Refuses what the game cannot be trained with, before anything is built."""
     env = game_of(config)
     steps = env.episode_steps
-    if config.gate_kind.oracle and not env.knows_admissible:
+    if config.gate_kind.oracle and not env.knows.admissible:
         raise UsageError(
             f"nobody knows which commands are admissible in {config.game}: "
             f"the gate {config.gate} is for games that compile and for TextWorld's, take another"
@@ -98,15 +97,14 @@ def open_game(
     """A game to train on: compiled if it can be, else hosted."""
     if game.endswith(SUFFIX):
         return make(game, "compiled", episode_steps)
-    found: Game | Story = load(game, story, commands)
+    found: Playable = load(game, story, commands)
     try:
         return CompiledEnv(compiled(found), episode_steps)
     except CannotCompileError as error:
         why = str(error)
-    if isinstance(found, Story) and not found.tables:
-        _check_score(game, found.file.score_refusal())
+    _check_score(game, found.knows.score_refusal)
     env = PooledEnv(found, episode_steps, game_seed, informed, why=why)
-    _check_score(game, env.facts.score_refusal)
+    _check_score(game, env.knows.score_refusal)
     return env
 
 

@@ -23,7 +23,7 @@ from grue.engine.compiler.pieces import TextTable
 from grue.engine.compiler.text import Texts, Words, objective
 from grue.errors import CannotCompileError
 from grue.games.game import Fact, Game
-from grue.games.gamefile import FORMAT, CompiledGame, game_hash
+from grue.games.gamefile import FORMAT, CompiledGame
 from grue.games.logic import ground
 from grue.games.tokens import Vocabulary
 
@@ -81,7 +81,7 @@ def compile_game(game: Game) -> CompiledGame:
     arrays |= table.arrays(vocabulary)
     header = {
         "format": FORMAT,
-        "game_hash": game_hash(game),
+        "game_hash": game.digest,
         "name": game.name,
         "commands": list(game.commands),
         "words": list(vocabulary.words),

@@ -7,17 +7,20 @@ for a story that it knows, else they are proposed from the story's own dictionar
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from grue.errors import UsageError
-from grue.games.game import DEFAULT_EPISODE_STEPS, Subtask
-from grue.games.tokens import StoryVocabulary, tokenize
+from grue.errors import CannotCompileError, UsageError
+from grue.games.playable import Knowledge, Playable, Subtask
+from grue.games.tokens import StoryVocabulary
 from grue.games.zmachine.header import read_story
-from grue.games.zmachine.story_file import StoryFile
+from grue.games.zmachine.story_file import StoryFile, vocabulary_of
+
+if TYPE_CHECKING:
+    from grue.games.game import Game
 
 LOOK = "look"
 PROPOSED = 200
@@ -25,7 +28,7 @@ PROPOSED = 200
 
 
 @dataclass(frozen=True)
-class Story:
+class Story(Playable):
     """A Z-machine story that can be played: ``grue.load("zork1")`` or ``grue.load(path)``."""
 
     name: str
@@ -34,10 +37,25 @@ class Story:
     commands_file: Path | None = None
     tables: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """What Jericho knows of it: commands, a walkthrough and the seed that it needs."""
-    max_score: int | None = None
+    full_score: int | None = None
     """None where nobody has said."""
     victory: str | None = None
     """What is printed when the game is won, and never else."""
+
+    kind = "zmachine"
+
+    @property
+    def max_score(self) -> int | None:
+        return self.full_score
+
+    def textworld(self) -> Game:
+        raise CannotCompileError(f"{self.name} is a Z-machine story, and only TextWorld's compile")
+
+    @property
+    def knows(self) -> Knowledge:
+        """Jericho reads the score of the stories that it has tables for."""
+        refusal = None if self.tables else self.file.score_refusal()
+        return Knowledge(admissible=False, subtasks=False, score_refusal=refusal)
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what is read from the file again in no time."""
@@ -77,16 +95,12 @@ class Story:
         # Jericho's number, as ``reset`` counts: from 0 on.
         return max(self.tables.get("seed", 0) - 1, 0)
 
-    @property
+    @cached_property
     def subtasks(self) -> tuple[Subtask, ...]:
         """One: its score says how far one has come, not which parts are done."""
         return (Subtask("Win the game.", 0),)
 
     @property
-    def episode_steps(self) -> int:
-        return DEFAULT_EPISODE_STEPS
-
-    @cached_property
     def digest(self) -> str:
         """Tells whether a run belongs to the story and the commands as they are now."""
         digest = hashlib.sha256(self.data)
@@ -107,18 +121,6 @@ def jericho_tables(data: bytes) -> Mapping[str, Any]:
     except ImportError:
         return {}
     return BINDINGS_DICT.get(hashlib.md5(data, usedforsecurity=False).hexdigest(), {})
-
-
-def vocabulary_of(data: bytes, commands: Iterable[str]) -> StoryVocabulary:
-    """Every word that a story can print, and those of some commands, by number."""
-    spoken = {word for command in commands for word in tokenize(command.lower())}
-    return StoryVocabulary.of_words({*_words_of(data), *spoken})
-
-
-@lru_cache(maxsize=16)
-def _words_of(data: bytes) -> tuple[str, ...]:
-    """Reading all texts of a large story takes a second."""
-    return StoryFile(data).words()
 
 
 def read_commands(path: Path) -> tuple[str, ...]:

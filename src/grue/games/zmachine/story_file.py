@@ -7,12 +7,13 @@ of the Z-Machine Standards Document 1.1.
 
 from __future__ import annotations
 
-from functools import cached_property
+from collections.abc import Iterable
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 from grue.errors import BrokenFileError, UsageError
-from grue.games.tokens import tokenize
+from grue.games.tokens import StoryVocabulary, tokenize
 from grue.games.zmachine.code import Code, CodeReader
 from grue.games.zmachine.header import LENGTH_UNIT, read_story
 from grue.games.zmachine.text import TextDecoder
@@ -225,3 +226,15 @@ class StoryFile:
 
 def _signed(value: int) -> int:
     return value - 0x10000 if value & 0x8000 else value
+
+
+def vocabulary_of(data: bytes, commands: Iterable[str]) -> StoryVocabulary:
+    """Every word that a story can print, and those of some commands, by number."""
+    spoken = {word for command in commands for word in tokenize(command.lower())}
+    return StoryVocabulary.of_words({*_words_of(data), *spoken})
+
+
+@lru_cache(maxsize=16)
+def _words_of(data: bytes) -> tuple[str, ...]:
+    """Reading all texts of a large story takes a second."""
+    return StoryFile(data).words()

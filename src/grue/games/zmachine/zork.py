@@ -42,7 +42,7 @@ def load_zork(story: Path | str | None = None, commands: Path | None = None) -> 
             f"{path} is not a Zork I that grue knows: releases {known} are known by their bytes; "
             "play or train another story by its path"
         )
-    return replace(found, tables=_tables(found), max_score=MAX_SCORE, victory=VICTORY)
+    return replace(found, tables=_tables(found), full_score=MAX_SCORE, victory=VICTORY)
 
 
 def _tables(story: Story) -> Mapping[str, Any]:
