@@ -15,7 +15,7 @@ from grue.engine.compiled import CompiledEnv, State
 from grue.engine.gym import MAX_LENGTH
 
 PAGE = Path(__file__).parents[1] / "docs" / "environments.md"
-PURE, ONE, MANY = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+PURE, HOSTED, ONE, MANY = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
 
 
 def run(code: str) -> dict[str, Any]:
@@ -33,6 +33,14 @@ def test_the_pure_functions(capsys: pytest.CaptureFixture[str]) -> None:
     assert names["ends"].any()
     text = capsys.readouterr().out.splitlines()[-1]
     assert text == names["env"].decode(names["steps"].observation[0])
+
+
+def test_a_hosted_game(capsys: pytest.CaptureFixture[str]) -> None:
+    run(HOSTED)
+    told = capsys.readouterr().out.splitlines()
+    assert told[0].startswith("-= ")
+    assert told[-2] == "you are carrying nothing."
+    assert "'go west'" in told[-1]
 
 
 def test_one_game() -> None:
