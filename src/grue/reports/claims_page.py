@@ -39,8 +39,8 @@ def terms() -> tuple[str, ...]:
         "if the interval lies within -d and d. It is likely to beat another if the interval of "
         "the probability of improvement lies above 1/2, and is not if it lies below. Between yes "
         "and no a test is undecided: its runs allow for both.",
-        "With three or five seeds such intervals are rather too narrow: of two conditions that are "
-        "the same, one comes out as better than the other more often than in one case of forty.",
+        "With three or five seeds such intervals are rather too narrow: for two conditions that "
+        "are the same, the interval lies above 0 more often than in one case of forty.",
         "A claim holds if all its tests pass, partly if some pass and some do not, does not hold "
         "if none passes and some do not, and is undecided otherwise. “So far” means that runs are "
         "missing, and that more of them may change it. A claim is not measured if no record could "
