@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from grue.agents import aedqn, deep, tabular
+from grue.agents import tabular, deep, aedqn  # isort: skip  # In this order they are listed.
 from grue.agents.gating import GATES, Gate
 from grue.agents.registry import AGENTS, AgentKind
 
