@@ -12,7 +12,8 @@ import pytest
 from grue import TrainConfig
 from grue.cli import entry
 from grue.training.checkpoint import saved_steps
-from grue.training.metrics import COLUMNS, COUNTS, Row
+from grue.training.config import known_to
+from grue.training.metrics import MetricsRow, whole
 from grue.training.runs import read_run
 
 NAME = "saladworld-1-sc-masking-seed0"
@@ -38,7 +39,9 @@ ARGUMENTS += [word for name, value in SETTINGS.items() for word in ("--set", f"{
 
 
 def config(**values: Any) -> TrainConfig:
-    return TrainConfig(**{"gate": "masking", "steps": 2000, **SETTINGS, **values})
+    condition = {"agent": "sc", "gate": "masking", "steps": 2000} | values
+    own = known_to(condition["agent"], condition["gate"], SETTINGS)
+    return TrainConfig(**{**own, **condition})
 
 
 TINY = config(steps=400, seeds=(0, 1), average_over=200)
@@ -61,9 +64,11 @@ def same(one: Path, other: Path) -> None:
 
 def nearly_same(one: Path, other: Path, rows: int) -> None:
     """The same play; sums in another order."""
-    a, b = read_run(one).metrics, read_run(other).metrics
-    for name in COLUMNS:
-        if name in COUNTS:
+    first, second = read_run(one), read_run(other)
+    a, b, counts = first.metrics, second.metrics, whole(first.config)
+    assert list(a) == list(b)
+    for name in a:
+        if name in counts:
             np.testing.assert_array_equal(a[name][:rows], b[name][:rows])
         else:
             np.testing.assert_allclose(a[name][:rows], b[name][:rows], rtol=1e-4, atol=1e-5)
@@ -81,7 +86,7 @@ class Watcher:
     def begin(self, names: Sequence[str], step: int, steps: int) -> None:
         self.begun.append((list(names), step, steps))
 
-    def update(self, step: int, rows: Sequence[Row]) -> None:
+    def update(self, step: int, rows: Sequence[MetricsRow]) -> None:
         self.steps.append(step)
         if self.then is not None:
             self.then(step)

@@ -15,14 +15,16 @@ import pytest
 import grue
 from grue.agents import elimination
 from grue.agents.aedqn import Batch, EliminationAgent, Learned, Study
-from grue.agents.agent import AgentState, Condition
+from grue.agents.agent import AgentState, RunParameters
 from grue.agents.convolution import ConvolutionNetwork, ConvolutionSizes
 from grue.agents.elimination import Bandit, Tally
+from grue.agents.gating import registered_gates
+from grue.agents.registry import Setup
 from grue.agents.replay import EpisodicReplay
 from grue.engine.compiled import CompiledEnv
 from grue.engine.step import Step
 from grue.training.algorithm import Program, Run, Sums
-from grue.training.programs import build, condition_of
+from grue.training.programs import build, parameters_of
 
 CONFIG = grue.TrainConfig.preset(
     "small",
@@ -62,7 +64,7 @@ class Played(NamedTuple):
     env: CompiledEnv
     agent: EliminationAgent
     program: Program
-    condition: Condition
+    parameters: RunParameters
     after: Callable[[int], Run]
     """The first run after so many rows of metrics, its keys as numbers."""
     sums: list[Sums]
@@ -80,8 +82,8 @@ SEEDS = (3, 4)
 def played() -> Played:
     """Two runs side by side; the tests look at the first."""
     env, agent, program = build(CONFIG, 1, many=True)
-    condition = condition_of(CONFIG, 1)
-    known = [begun(program, condition, SEEDS)]
+    parameters = parameters_of(CONFIG)
+    known = [begun(program, parameters, SEEDS)]
     sums: list[Sums] = []
 
     def after(rows: int) -> Run:
@@ -107,11 +109,11 @@ def played() -> Played:
     first = after(0).episode
     start = Now(first.game, first.seen, first.memory, None, None)
     functions = jax.jit(turn), jax.jit(study)
-    return Played(env, agent, program, condition, after, sums, start, *functions)
+    return Played(env, agent, program, parameters, after, sums, start, *functions)
 
 
-def begun(program: Program, condition: Condition, seeds: tuple[int, ...]) -> Any:
-    both = jax.tree.map(lambda value: jnp.stack([value] * 2), condition)
+def begun(program: Program, parameters: RunParameters, seeds: tuple[int, ...]) -> Any:
+    both = jax.tree.map(lambda value: jnp.stack([value] * 2), parameters)
     return _plain(program.init(jnp.array(seeds), both))
 
 
@@ -125,6 +127,11 @@ def _running(plain: Any) -> Run:
     run = jax.tree.map(jnp.asarray, plain)
     keys = jax.random.wrap_key_data(run.play_key), jax.random.wrap_key_data(run.replay_key)
     return run._replace(play_key=keys[0], replay_key=keys[1])
+
+
+def agent_with(env: CompiledEnv, **values: Any) -> EliminationAgent:
+    settings = replace(CONFIG, **values).settings
+    return EliminationAgent(Setup(env, settings, registered_gates(), 1))
 
 
 # The bandits
@@ -287,7 +294,7 @@ def test_state_is_look_and_inventory_of_the_last_steps(played: Played) -> None:
 
 
 def test_long_texts_are_cut_at_the_end(played: Played) -> None:
-    short = EliminationAgent(played.env, replace(CONFIG, state_words=7))
+    short = agent_with(played.env, state_words=7)
     np.testing.assert_array_equal(short.first_state[-1], played.agent.first_state[-1, :7])
     assert short.first_state.shape == (3, 7)
 
@@ -311,7 +318,7 @@ def test_recalled_states_are_those_that_were_met(played: Played) -> None:
 
 def test_sampled_steps_are_steps(played: Played) -> None:
     memory: EpisodicReplay = played.after(1).agent.kept
-    many = EliminationAgent(played.env, replace(CONFIG, batch_size=512))
+    many = agent_with(played.env, batch_size=512)
     batch: Batch = jax.jit(many.sample)(memory, jax.random.key(0))
     assert (batch.action >= 0).all()
     np.testing.assert_array_equal(batch.state[:, 1:], batch.following[:, :-1])
@@ -390,7 +397,7 @@ def test_play_leaves_out_what_is_eliminated_but_not_all(played: Played) -> None:
         state = AgentState(learned._replace(bandit=sure), run.agent.kept)
         for seed in range(5):
             _, decision = act(
-                state, run.episode, played.condition, jnp.float32(1), jax.random.key(seed)
+                state, run.episode, played.parameters, jnp.float32(1), jax.random.key(seed)
             )
             expected = left or list(range(8))
             assert np.flatnonzero(decision.candidates).tolist() == expected
@@ -404,16 +411,16 @@ def test_learns_what_not_to_do(played: Played) -> None:
     """Commands that do nothing come to be left out, and others hardly ever."""
     played.after(8)
     first, last = played.sums[2], played.sums[7]
-    assert last.losses.classifier < 0.6 * first.losses.classifier
-    assert last.losses.accuracy > first.losses.accuracy
-    assert last.candidates < 0.85 * 8 * STEPS
-    assert last.rightly_admitted > 0.8 * last.admissible_commands
-    assert last.wrongly_admitted < 0.2 * last.admissible_commands
+    assert last["classifier_loss"] < 0.6 * first["classifier_loss"]
+    assert last["classifier_accuracy"] > first["classifier_accuracy"]
+    assert last["candidates"] < 0.85 * 8 * STEPS
+    assert last["rightly_admitted"] > 0.8 * last["admissible_commands"]
+    assert last["wrongly_admitted"] < 0.2 * last["admissible_commands"]
 
 
 def test_same_seed_same_bits(played: Played) -> None:
     """Whatever is trained beside it."""
-    runs = begun(played.program, played.condition, SEEDS[::-1])
+    runs = begun(played.program, played.parameters, SEEDS[::-1])
     for number in range(2):
         following, _ = played.program.advance(
             _running(runs), jnp.int32(number * STEPS), True, STEPS

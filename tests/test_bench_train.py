@@ -10,15 +10,15 @@ import pytest
 
 from grue.cli.entry import main
 from grue.experiments.scales import SCALES
-from grue.training.bench import Bench, Row
-from grue.training.config import TrainConfig
+from grue.training.bench import Bench, TrainSpeed
+from grue.training.config import TrainConfig, known_to
 
 SMALL = dict(SCALES["smoke"].settings)
 """Tests of figures train with these: there may be a program already."""
 
 
 def options(**more: object) -> list[str]:
-    given = {**SMALL, **more}
+    given = {**known_to("drqn", "masking", SMALL), **more}
     return [part for name, value in given.items() for part in ("--set", f"{name}={value}")]
 
 
@@ -30,14 +30,14 @@ def test_rows_as_json(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
     )
     assert code == 0
     (row,) = json.loads(capsys.readouterr().out)
-    assert list(row) == list(Row._fields)
+    assert list(row) == list(TrainSpeed._fields)
     assert (row["agent"], row["gate"], row["game"], row["runs"]) == (
         "drqn",
         "masking",
         "saladworld-1",
         1,
     )
-    assert min(row[name] for name in Row._fields[4:9]) > 0
+    assert min(row[name] for name in TrainSpeed._fields[4:9]) > 0
     rate = row["gflop_per_update"] / (row["ms_per_update"] / 1e3)
     expected = rate / row["matrix_gflops"]
     # Both are rounded to three digits after the point, which is much of so little work.
@@ -53,8 +53,7 @@ def test_the_median_counts() -> None:
 
 def test_the_work_of_an_update(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("grue.training.bench.WARM_UP", 400)
-    settings = TrainConfig.preset("paper", **SMALL)
-    bench = Bench("saladworld-1", [("drqn", "none")], 1, settings)
+    bench = Bench([TrainConfig(agent="drqn", **known_to("drqn", "none", SMALL))], 1)
     # θ twice over 4 · 8 rows backward and once forward, θ⁻ over 4 · 9; 4 · 6 and 4 · 7 scored.
     context = 2 * (2 * 8 + 16) * 64 * (3 * 32 + 36)
     scorer = 2 * (16 * 16 + 16 * 8) * (3 * 24 + 28)
@@ -62,9 +61,9 @@ def test_the_work_of_an_update(monkeypatch: pytest.MonkeyPatch) -> None:
     each = 4 * 2 * 8 * 32
     assert words % (each / 8) == 0  # The mean over eight batches.
     assert 5 < words / each < 64 * 50
-    assert bench._flop_beyond_words(0) == context + scorer
+    assert bench._flop_beyond_words(False) == context + scorer
     # A learned gate trains the classifier too.
-    assert bench._flop_beyond_words(3) == context + scorer + 2 * (16 * 16 + 16 * 8) * 3 * 24
+    assert bench._flop_beyond_words(True) == context + scorer + 2 * (16 * 16 + 16 * 8) * 3 * 24
 
 
 @pytest.mark.parametrize(
@@ -75,6 +74,15 @@ def test_the_work_of_an_update(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--runs", "0"], "--runs takes numbers from 1 on"),
         (["--games", "saladworld-9"], "saladworld-9"),
         (["--set", "contxt=3"], "the nearest is 'context'"),
+        (["--set", "table_rows=3"], "table_rows is a setting of tabular, li-tabular, not of drqn"),
+        (
+            ["--gates", "none", "--set", "softness=0"],
+            "softness is a setting of the gates dropout, masking, not of none",
+        ),
+        (
+            ["--gates", "none,masking", "--runs", "2", "--set", "threshold=0.5"],
+            "these agents and gates cannot share a program; give --runs 1",
+        ),
         (["--parts"], "there is no GPU here"),
     ],
 )

@@ -21,10 +21,10 @@ from rich.console import Console
 from small_runs import NAME, TINY, TINY_STEPS
 
 import grue
-from grue.agents import gating
-from grue.agents.agent import Agent, AgentState, Condition, Episode
+from grue.agents.agent import Agent, AgentState, Episode, RunParameters
+from grue.agents.gating import GATES, registered_gates
 from grue.agents.network import Network
-from grue.agents.registry import make_agent
+from grue.agents.registry import Setup
 from grue.cli import demo, entry
 from grue.cli.transcript import tell, tell_briefly
 from grue.engine.environment import Environment
@@ -44,12 +44,13 @@ class Trained(NamedTuple):
     env: Environment
     agent: Agent
     state: AgentState
-    condition: Condition
+    parameters: RunParameters
 
 
-def conditioned(gate: int, look_every: int = LOOK) -> Condition:
-    share = jnp.float32(0.25)
-    return Condition(jnp.int32(gate), jnp.int32(5), share, share, jnp.int32(look_every))
+def parameters_with(gate: str, look_every: int = LOOK) -> RunParameters:
+    share, softness = jnp.float32(0.25), jnp.float32(TINY.softness if gate == TINY.gate else 0)
+    number = jnp.int32(GATES.number(gate))
+    return RunParameters(number, jnp.int32(5), share, share, jnp.int32(look_every), softness)
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +77,7 @@ def compiled(function: Callable) -> Callable:
 
 def plainly(trained: Trained, epsilon: float, seed: int, number: int) -> list[tuple]:
     """One episode, command by command: what the program must have played."""
-    env, agent, state, condition = trained
+    env, agent, state, parameters = trained
     act, step = compiled(agent.act), compiled(env.step)
     key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), PLAY_STREAM), number)
     game, seen = compiled(env.reset)()
@@ -85,8 +86,8 @@ def plainly(trained: Trained, epsilon: float, seed: int, number: int) -> list[tu
     while not (bool(now.seen.terminated) or bool(now.seen.truncated)):
         time = len(told) + 1
         chance = jax.random.fold_in(key, time)
-        _, decision = act(state, now, condition, jnp.float32(epsilon), chance)
-        look_every = int(condition.look_every)
+        _, decision = act(state, now, parameters, jnp.float32(epsilon), chance)
+        look_every = int(parameters.look_every)
         forced = look_every > 0 and time % look_every == 0
         action = jnp.int32(env.commands.index("look")) if forced else decision.action
         game, seen = step(now.game, action)
@@ -138,10 +139,11 @@ def test_the_program_plays_as_a_plain_loop_would(trained: Trained) -> None:
 
 
 def test_greedy_play_is_the_loop_with_a_hard_gate(trained: Trained) -> None:
-    hard = make_agent("sc", trained.env, dataclasses.replace(TINY, softness=0.0))
+    hard = trained.parameters._replace(softness=jnp.float32(0))
+    assert float(trained.parameters.softness) == 0.5
     played = play_episodes(*trained, TINY)
     assert len(played) == 1
-    expected = plainly(trained._replace(agent=hard), 0.0, 0, 0)
+    expected = plainly(trained._replace(parameters=hard), 0.0, 0, 0)
     assert [flat(step) for step in played.record()] == expected
 
 
@@ -156,11 +158,9 @@ def test_chance_comes_from_the_seed_alone(trained: Trained) -> None:
     assert not same(played, play_episodes(*trained, TINY, SIZE, 0.3, seed=2))
 
 
-@pytest.mark.parametrize(
-    ("gate", "episodes"), [(gating.NONE, SIZE), (gating.ORACLE, SIZE), (gating.MASKING, 1)]
-)
-def test_greedy_play_has_no_chance(gate: int, episodes: int, trained: Trained) -> None:
-    given = trained._replace(condition=conditioned(gate))
+@pytest.mark.parametrize(("gate", "episodes"), [("none", SIZE), ("oracle", SIZE), ("masking", 1)])
+def test_greedy_play_has_no_chance(gate: str, episodes: int, trained: Trained) -> None:
+    given = trained._replace(parameters=parameters_with(gate))
     first = play_episodes(*given, TINY, episodes, seed=3).record()
     for seed in (3, 4, 99):
         played = play_episodes(*given, TINY, episodes, seed=seed)
@@ -196,8 +196,8 @@ def favouring(state: AgentState, command: int) -> AgentState:
 
 def test_looks_are_forced_at_their_steps(trained: Trained) -> None:
     for every, expected in ((20, [20, 40]), (7, [7, 14, 21, 28, 35, 42]), (0, [])):
-        condition = conditioned(gating.MASKING, look_every=every)
-        played = play_episodes(*trained._replace(condition=condition), TINY, SIZE, epsilon=0.5)
+        parameters = parameters_with("masking", look_every=every)
+        played = play_episodes(*trained._replace(parameters=parameters), TINY, SIZE, epsilon=0.5)
         record = played.record()
         assert [step.number for step in record] == list(range(1, TINY_STEPS + 1))
         assert [step.number for step in record if step.forced] == expected
@@ -210,8 +210,8 @@ def test_the_state_is_not_changed_and_new_scores_share_the_next_head(trained: Tr
     known = contexts._replace(count=jnp.int32(1), seen=jnp.zeros_like(contexts.seen))
     state = trained.state._replace(kept=trained.state.kept._replace(contexts=known))
     before = jax.tree.map(np.array, state)
-    condition = conditioned(gating.ORACLE)
-    given = trained._replace(state=state, condition=condition)
+    parameters = parameters_with("oracle")
+    given = trained._replace(state=state, parameters=parameters)
     played = play_episodes(*given, TINY, episodes=20, epsilon=1.0)
     heads = set()
     for i in range(20):
@@ -226,7 +226,7 @@ def test_the_state_is_not_changed_and_new_scores_share_the_next_head(trained: Tr
 
 def test_episodes_end_with_the_game(trained: Trained) -> None:
     """Random admissible play wins level 1 now and then, before the limit of steps."""
-    given = trained._replace(condition=conditioned(gating.ORACLE))
+    given = trained._replace(parameters=parameters_with("oracle"))
     played = play_episodes(*given, TINY, episodes=60, epsilon=1.0)
     assert 0 < played.won.sum() < 60
     assert played.max_score == 15
@@ -264,7 +264,7 @@ def test_wrong_values_are_refused(values: dict, says: str, trained: Trained) -> 
 
 
 def winning(trained: Trained) -> tuple[Evaluation, int]:
-    given = trained._replace(condition=conditioned(gating.ORACLE))
+    given = trained._replace(parameters=parameters_with("oracle"))
     played = play_episodes(*given, TINY, episodes=60, epsilon=1.0)
     return played, int(np.flatnonzero(played.won)[0])
 
@@ -507,8 +507,8 @@ def test_a_run_that_was_not_written(result: Result, folder: Path) -> None:
 def test_an_agent_that_is_told_more_than_the_feedback(trained: Trained) -> None:
     """li-tabular perceives look and inventory of the state after its command."""
     config = dataclasses.replace(TINY, agent="li-tabular", gate="none")
-    agent = make_agent("li-tabular", trained.env, config)
-    known = trained.env, agent, agent.init(jax.random.key(0)), conditioned(0)
+    agent = config.kind.make(Setup(trained.env, config.settings, registered_gates(), 1))
+    known = trained.env, agent, agent.init(jax.random.key(0)), parameters_with("none")
     exploring = play_episodes(*known, config, epsilon=0.5, seed=3)
     same_play(played(Player((*known, 0), config, seed=3), 0.5), exploring.record())
 

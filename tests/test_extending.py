@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from grue.agents.gating import GATES
+from grue.agents.gating import GATES, register
 from grue.agents.registry import AGENTS
 from grue.cli import entry
 
@@ -24,8 +24,8 @@ NAME = "saladworld-1-bag-likelier-half-seed0"
 
 def forget() -> None:
     """As if the example had never been imported."""
-    AGENTS.pop("bag", None)
-    GATES.pop("likelier-half", None)
+    AGENTS.remove("bag")
+    GATES.remove("likelier-half")
     sys.modules.pop("my_agents", None)
 
 
@@ -69,12 +69,12 @@ def test_the_page(example: str, monkeypatch: pytest.MonkeyPatch, capsys) -> None
 
     monkeypatch.setenv("GRUE_IMPORT", " my_agents,")
     # Another gate before it: the run's own has another number than the checkpoint has.
-    GATES["before"] = GATES["none"]
+    register("before", GATES["none"])
     try:
         assert entry.main(["eval", "runs", "--greedy", "--transcript"]) == 0
     finally:
         forget()
-        del GATES["before"]
+        GATES.remove("before")
     shown = capsys.readouterr().out
     assert " · 4 candidates · " in shown
     assert " · 8 candidates · " not in shown

@@ -9,19 +9,35 @@ import pytest
 from jaxtyping import Array
 
 from grue.agents import gating
+from grue.agents.agent import RunParameters
+from grue.agents.gating import GATES, GateSet, MaskingSettings, registered_gates
 from grue.errors import UsageError
+from grue.training.config import TrainConfig
+from grue.training.programs import parameters_of
 
 ADMISSIBILITY = jnp.array([0.0, 0.0005, 0.001, 0.5, 1.0])
 ORACLE = jnp.array([False, True, False, True, False])
 KEYS = jax.random.split(jax.random.key(0), 4000)
 # One program for all gates and numbers, as in training.
-draw_sets = jax.jit(jax.vmap(gating.candidate_set, (0, None, None, None)))
+draw_sets = jax.jit(jax.vmap(GateSet.candidates, (None, 0, None, None, None)), static_argnums=0)
 choose = jax.jit(jax.vmap(gating.choose, (0, None, None, None)))
 
 
-def sets(gate: str, admissibility: Array = ADMISSIBILITY, oracle: Array = ORACLE, **more: float):
-    settings = gating.GateSettings(gating.gate_number(gate), **more)
-    return np.asarray(draw_sets(KEYS, settings, admissibility, oracle))
+def parameters(gate: str, softness: float) -> RunParameters:
+    zero = jnp.float32(0)
+    number = jnp.int32(GATES.number(gate))
+    return RunParameters(number, jnp.int32(1), zero, zero, jnp.int32(0), jnp.float32(softness))
+
+
+def sets(
+    gate: str,
+    admissibility: Array = ADMISSIBILITY,
+    oracle: Array = ORACLE,
+    softness: float = 0.0,
+    **settings: float,
+) -> np.ndarray:
+    gates = registered_gates({gate: GATES.find(gate).settings(**settings)})
+    return np.asarray(draw_sets(gates, KEYS, parameters(gate, softness), admissibility, oracle))
 
 
 @pytest.mark.parametrize(
@@ -72,8 +88,27 @@ def test_softness_allows_everything_now_and_then(gate: str) -> None:
     assert sets(gate, sure, softness=1.0).all()
 
 
-def test_softness_leaves_the_oracle_alone() -> None:
-    assert (sets("oracle", softness=1.0) == np.asarray(ORACLE)).all()
+@pytest.mark.parametrize(
+    ("gate", "softness"),
+    [("none", 0), ("oracle", 0), ("cqlh", 0), ("acqlh", 0), ("dropout", 0.1), ("masking", 0.1)],
+)
+def test_only_soft_gates_soften(gate: str, softness: float) -> None:
+    assert float(parameters_of(TrainConfig(gate=gate)).softness) == pytest.approx(softness)
+
+
+def test_the_settings_of_one_gate_are_not_those_of_another() -> None:
+    gates = registered_gates({"masking": MaskingSettings(threshold=0.5)})
+    own = dict(zip(GATES, gates.settings, strict=True))
+    assert own["masking"].threshold == 0.5
+    assert own["dropout"] == GATES["dropout"].settings()
+    assert gates != registered_gates()
+    assert hash(registered_gates()) == hash(registered_gates({}))
+
+
+@pytest.mark.parametrize("gate", GATES)
+def test_which_gates_need_the_classifier(gate: str) -> None:
+    needs = bool(registered_gates().uses_classifier(GATES.number(gate)))
+    assert needs == (gate in ("dropout", "masking", "cqlh", "acqlh"))
 
 
 def test_the_greedy_choice_is_the_best_candidate() -> None:
@@ -102,9 +137,13 @@ def test_epsilon_mixes_both() -> None:
     ("step", "expected"), [(0, 1.0), (250_000, 0.775), (1_000_000, 0.1), (1_300_000, 0.1)]
 )
 def test_epsilon_falls_in_a_straight_line(step: int, expected: float) -> None:
-    assert float(gating.annealed_epsilon(step)) == pytest.approx(expected, abs=1e-6)
+    assert float(gating.annealed_epsilon(step, 1.0, 0.1, 1_000_000)) == pytest.approx(
+        expected, abs=1e-6
+    )
+    in_a_program = gating.annealed_epsilon(jnp.int32(step), 1.0, 0.1, 1_000_000)
+    assert float(in_a_program) == pytest.approx(expected, abs=1e-6)
 
 
 def test_an_unknown_gate_names_the_known_ones() -> None:
-    with pytest.raises(UsageError, match="'mask'; the gates are none, oracle, dropout, masking"):
-        gating.gate_number("mask")
+    with pytest.raises(UsageError, match="'mask'; there are none, oracle, dropout, masking"):
+        GATES.number("mask")

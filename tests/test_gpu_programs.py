@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import pytest
 
 from grue.agents.kernels import select
-from grue.agents.registry import make_agent
+from grue.agents.registry import Setup
 from grue.training.algorithm import make_program
 from grue.training.breakdown import own_times
 from grue.training.config import TrainConfig
-from grue.training.programs import condition_of, game_of
+from grue.training.programs import game_of, parameters_of, program_key
 
 ACT = {"act_encode", "act_step"}
 ENCODE = {"encode", "encode_backward", "sum_by_word", "sum_products"}
@@ -29,9 +29,11 @@ def test_training_is_lowered_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     config = TrainConfig(game="saladworld-2", agent="sc", gate="masking", heads=5)
     # Not by ``build``, which would keep it for others.
     env = game_of(config)
-    program = make_program(env, make_agent("sc", env, config), config, many=True)
-    condition = jax.tree.map(lambda leaf: jnp.stack([leaf] * 2), condition_of(config, 5))
-    run = jax.eval_shape(program.init, jnp.arange(2), condition)
+    kind, key = config.kind, program_key(config)
+    agent = kind.make(Setup(env, key.settings, key.gates, 5))
+    program = make_program(env, agent, key.settings, kind.metrics, many=True)
+    parameters = jax.tree.map(lambda leaf: jnp.stack([leaf] * 2), parameters_of(config))
+    run = jax.eval_shape(program.init, jnp.arange(2), parameters)
     traced = program.advance.trace(run, jnp.int32(0), True, config.target_every)
     text = traced.lower(lowering_platforms=("cuda",)).as_text()
     named = set(re.findall(r'name = "(\w+)"', text))

@@ -8,7 +8,7 @@ from typing import Any
 from small_runs import TINY as CONFIG
 
 from grue.training.groups import Member, plan
-from grue.training.programs import build, shared_part
+from grue.training.programs import build, program_key
 
 
 def member(
@@ -37,12 +37,12 @@ def test_what_may_differ_in_one_program() -> None:
         {"seeds": (4,)},
     ]
     for values in alike:
-        assert shared_part(replace(CONFIG, **values)) == shared_part(CONFIG)
+        assert program_key(replace(CONFIG, **values)) == program_key(CONFIG)
     for values in [{"game": "saladworld-2"}, {"steps": 800}, {"discount": 0.5}, {"context": 4}]:
-        assert shared_part(replace(CONFIG, **values)) != shared_part(CONFIG)
+        assert program_key(replace(CONFIG, **values)) != program_key(CONFIG)
     tabular = replace(CONFIG, agent="tabular", gate="none")
-    assert shared_part(tabular) != shared_part(replace(tabular, agent="li-tabular"))
-    assert shared_part(tabular) != shared_part(CONFIG)
+    assert program_key(tabular) != program_key(replace(tabular, agent="li-tabular"))
+    assert program_key(tabular) != program_key(CONFIG)
     assert build(CONFIG, 5, False) is build(replace(CONFIG, steps=200, gate="none"), 5, False)
 
 

@@ -22,7 +22,7 @@ from grue.cli import entry
 from grue.engine.pooled import PooledEnv
 from grue.training.checkpoint import saved_steps
 from grue.training.config import TrainConfig
-from grue.training.metrics import Row
+from grue.training.metrics import MetricsRow
 from grue.training.programs import game_of, resolved
 from grue.training.train import train
 
@@ -54,7 +54,7 @@ class Watcher:
     def begin(self, names: Sequence[str], step: int, steps: int) -> None:
         pass
 
-    def update(self, step: int, rows: Sequence[Row]) -> None:
+    def update(self, step: int, rows: Sequence[MetricsRow]) -> None:
         if self.then is not None:
             self.then(step)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -10,15 +12,24 @@ import pytest
 from small_networks import SIZES, make_network
 
 from grue.agents import contexts, learner
-from grue.agents.gating import ACQLH, CQLH, GATES, MASKING, NONE, ORACLE
-from grue.agents.learner import Learner, LearnerSettings
+from grue.agents.agent import RunParameters
+from grue.agents.deep import DeepSettings
+from grue.agents.gating import GATES, registered_gates
+from grue.agents.learner import Learner, Learning
 from grue.agents.network import Network
-from grue.agents.replay import Row, Sequences
+from grue.agents.replay import ReplayStep, Sequences
 
 BATCH, STEPS, WORDS = 3, 5, 4
 LOOK = 3
-SETTINGS = LearnerSettings(gate=NONE, look=LOOK, heads=3, minimum_history=2, learning_rate=0.01)
+SETTINGS = DeepSettings(minimum_history=2, learning_rate=0.01)
 COMMAND_WORDS = jnp.array([[1, 2, 0], [3, 0, 0], [4, 5, 6], [7, 8, 0]])
+
+
+def learning(gate: str = "none", settings: DeepSettings = SETTINGS) -> Learning:
+    """The gate's number is an array: one program for all of them."""
+    number, none = jnp.int32(GATES.number(gate)), jnp.float32(0)
+    parameters = RunParameters(number, jnp.int32(3), none, none, jnp.int32(0), none)
+    return Learning(settings, registered_gates(), parameters, LOOK)
 
 
 def texts(chance: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
@@ -31,7 +42,7 @@ def texts(chance: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
 def make_batch() -> Sequences:
     chance = np.random.default_rng(3)
     shape = (BATCH, STEPS + 1)
-    rows = Row(
+    rows = ReplayStep(
         observation=jnp.asarray(texts(chance, shape), jnp.int32),
         score=jnp.asarray(np.sort(chance.choice([0, 10, 15], shape), axis=1), jnp.int32),
         action=jnp.asarray(chance.integers(0, SIZES.commands, shape), jnp.int32),
@@ -89,7 +100,9 @@ def slow(networks: tuple[Network, Network]) -> Slow:
     return [(slow_outputs(online, batch, b), slow_outputs(target, batch, b)) for b in range(BATCH)]
 
 
-def slow_loss(slow: Slow, batch: Sequences, settings: LearnerSettings) -> tuple[float, float]:
+def slow_loss(
+    slow: Slow, batch: Sequences, gate: str, settings: DeepSettings
+) -> tuple[float, float]:
     errors, entropies = [], []
     for b in range(BATCH):
         (values, logits), (their_values, their_logits) = slow[b]
@@ -98,18 +111,18 @@ def slow_loss(slow: Slow, batch: Sequences, settings: LearnerSettings) -> tuple[
                 continue
             a = int(batch.rows.action[b, i])
             possible = np.asarray(batch.rows.admissible_set)[b, i + 1, : SIZES.commands]
-            if int(settings.gate) != ORACLE or not settings.oracle_in_targets or not possible.any():
+            if gate != "oracle" or not settings.oracle_in_targets or not possible.any():
                 possible = np.ones(SIZES.commands, bool)
             best = their_values[i + 1][possible].max()
             believed = 1 / (1 + np.exp(-their_logits[i, a]))
             same = their_values[i + 1 if settings.consistent_with_next else i, a]
             after = {
-                CQLH: believed * best + (1 - believed) * same,
-                ACQLH: believed * best,
-            }.get(int(settings.gate), best)
+                "cqlh": believed * best + (1 - believed) * same,
+                "acqlh": believed * best,
+            }.get(gate, best)
             y = float(batch.rows.reward[b, i])
             if not batch.rows.terminated[b, i]:
-                y += float(settings.discount) * after
+                y += settings.discount * after
             errors.append((y - values[i, a]) ** 2)
             chance = 1 / (1 + np.exp(-logits[i, a]))
             right = chance if batch.rows.admissible[b, i] else 1 - chance
@@ -121,46 +134,70 @@ fast_loss = eqx.filter_jit(learner.loss)
 fast_update = eqx.filter_jit(learner.update)
 
 
-@pytest.mark.parametrize("gate", range(len(GATES)))
+def begun(network: Network) -> Learner:
+    return learner.init(network, SETTINGS.precision)
+
+
+@pytest.mark.parametrize("gate", GATES)
 @pytest.mark.parametrize("as_in_the_appendix", [True, False])
 def test_the_loss_is_the_slow_one(
-    gate: int,
+    gate: str,
     as_in_the_appendix: bool,
     networks: tuple[Network, Network],
     known: contexts.ScoreContexts,
     slow: Slow,
 ) -> None:
-    settings = SETTINGS._replace(
-        gate=gate, consistent_with_next=as_in_the_appendix, oracle_in_targets=as_in_the_appendix
+    settings = replace(
+        SETTINGS, consistent_with_next=as_in_the_appendix, oracle_in_targets=as_in_the_appendix
     )
-    batch = make_batch()
-    traced = settings._replace(gate=jnp.int32(gate))  # One program for all gates.
+    batch, own = make_batch(), learning(gate, settings)
     online, target = networks
-    total, (parts, used) = fast_loss(online, None, target, batch, known, COMMAND_WORDS, traced)
+    total, (parts, used) = fast_loss(online, None, target, batch, known, COMMAND_WORDS, own)
     assert used.tolist() == [True, True, True]
-    q, classifier = slow_loss(slow, batch, settings)
-    assert float(parts.q) == pytest.approx(q, rel=2e-5)
-    assert float(parts.classifier) == pytest.approx(classifier, rel=2e-5)
-    needs = list(GATES)[gate] in ("dropout", "masking", "cqlh", "acqlh")
+    q, classifier = slow_loss(slow, batch, gate, settings)
+    assert float(parts["q_loss"]) == pytest.approx(q, rel=2e-5)
+    assert float(parts["classifier_loss"]) == pytest.approx(classifier, rel=2e-5)
+    needs = gate in ("dropout", "masking", "cqlh", "acqlh")
     assert float(total) == pytest.approx(q + needs * classifier, rel=2e-5)
 
 
+@pytest.mark.parametrize("gate", ["none", "cqlh"])
+def test_steps_past_the_end_carry_no_error(
+    gate: str, networks: tuple[Network, Network], known: contexts.ScoreContexts
+) -> None:
+    """Neither the loss nor the step of the weights knows what stands in them."""
+    batch, own = make_batch(), learning(gate)
+    past = ~np.asarray(batch.valid)
+    assert past[:, SETTINGS.minimum_history :].any()
+    past = jnp.asarray(np.concatenate([past, np.zeros((BATCH, 1), bool)], 1))
+    rows = batch.rows._replace(
+        action=jnp.where(past, (batch.rows.action + 1) % SIZES.commands, batch.rows.action),
+        reward=jnp.where(past, 1e6, batch.rows.reward),
+        admissible=batch.rows.admissible ^ past,
+        terminated=batch.rows.terminated ^ past,
+    )
+    other = batch._replace(rows=rows)
+    (one, told), (two, also) = (
+        fast_update(begun(networks[0]), each, known, COMMAND_WORDS, own) for each in (batch, other)
+    )
+    assert jax.tree.map(float, told) == jax.tree.map(float, also)
+    jax.tree.map(np.testing.assert_array_equal, one, two)
+
+
 def updated(
-    networks: tuple[Network, Network], known: contexts.ScoreContexts, settings: LearnerSettings
+    networks: tuple[Network, Network], known: contexts.ScoreContexts, gate: str
 ) -> tuple[Learner, list[float]]:
-    now = learner.init(networks[0], settings)
-    settings = settings._replace(gate=jnp.int32(settings.gate))
-    errors = []
+    now, errors = begun(networks[0]), []
     for _ in range(60):
-        now, losses = fast_update(now, make_batch(), known, COMMAND_WORDS, settings)
-        errors.append(float(losses.q))
+        now, told = fast_update(now, make_batch(), known, COMMAND_WORDS, learning(gate))
+        errors.append(float(told["q_loss"]))
     return now, errors
 
 
 def test_updates_lower_the_error_and_leave_the_target_alone(
     networks: tuple[Network, Network], known: contexts.ScoreContexts
 ) -> None:
-    now, errors = updated(networks, known, SETTINGS)
+    now, errors = updated(networks, known, "none")
     assert errors[-1] < 0.5 * errors[0]
     for before, after in zip(
         jax.tree.leaves(networks[0]), jax.tree.leaves(now.target), strict=True
@@ -171,15 +208,15 @@ def test_updates_lower_the_error_and_leave_the_target_alone(
 def test_without_a_learned_gate_the_classifier_is_not_trained(
     networks: tuple[Network, Network], known: contexts.ScoreContexts
 ) -> None:
-    plain, _ = updated(networks, known, SETTINGS)
-    masked, _ = updated(networks, known, SETTINGS._replace(gate=MASKING))
+    plain, _ = updated(networks, known, "none")
+    masked, _ = updated(networks, known, "masking")
     before = networks[0].classifier.scorer.first
     np.testing.assert_array_equal(plain.network.classifier.scorer.first, before)
     assert not np.array_equal(masked.network.classifier.scorer.first, before)
 
 
 def test_the_target_is_copied(networks: tuple[Network, Network]) -> None:
-    now = learner.init(networks[0], SETTINGS)._replace(network=networks[1])
+    now = begun(networks[0])._replace(network=networks[1])
     copied = learner.copy_to_target(now).target
     for wanted, found in zip(jax.tree.leaves(networks[1]), jax.tree.leaves(copied), strict=True):
         np.testing.assert_array_equal(wanted, found)
@@ -190,8 +227,7 @@ def test_the_clip_bounds_the_gradient(
 ) -> None:
     batch = make_batch()
     huge = batch._replace(rows=batch.rows._replace(reward=batch.rows.reward * 1e6))
-    settings = SETTINGS._replace(gate=jnp.int32(NONE))
-    now, _ = fast_update(learner.init(networks[0], settings), huge, known, COMMAND_WORDS, settings)
+    now, _ = fast_update(begun(networks[0]), huge, known, COMMAND_WORDS, learning())
     # Adam's first step has the size of the learning rate whatever the gradient.
     moved = jnp.abs(now.network.scorer.second - networks[0].scorer.second).max()
     assert float(moved) <= SETTINGS.learning_rate * 1.001

@@ -12,10 +12,14 @@ import pytest
 from made_rows import CONFIG, rows, single, sums
 
 import grue
-from grue.agents.agent import Losses
+from grue.agents.registry import AGENTS, AgentKind, Metric
 from grue.training import metrics
+from grue.training.config import TrainConfig
 from grue.training.events import Events
-from grue.training.metrics import COLUMNS, Row, make_row
+from grue.training.metrics import MetricsRow, columns_of, fault, make_row
+
+KIND = CONFIG.kind
+COLUMNS = ("step", "seed", *(metric.name for metric in columns_of(KIND)))
 
 # Rows of metrics
 
@@ -46,9 +50,59 @@ def test_a_row() -> None:
     assert tuple(make_row(CONFIG, 100, sums(), 2, [])) == COLUMNS
 
 
+def test_the_columns_of_an_agent() -> None:
+    """What an agent neither declares nor estimates is no column of its runs."""
+    learned = ("q_loss", "classifier_loss", "classifier_accuracy", "precision", "recall")
+    plain = TrainConfig(agent="tabular", gate="oracle", metrics_every=100, average_over=300)
+    row = make_row(plain, 100, sums(), 1, [])
+    assert tuple(row) == tuple(name for name in COLUMNS if name not in learned)
+    assert fault(row, AGENTS["tabular"]) == ""
+    assert fault(row, KIND) == "q_loss is missing"
+    assert tuple(metrics.columns([row], AGENTS["tabular"])) == tuple(row)
+    assert metrics.averaged(KIND) == [
+        *("score", "fraction", *learned, "candidates", "admissible_commands", "admissible")
+    ]
+    assert metrics.averaged(AGENTS["tabular"]) == [
+        *("score", "fraction", "candidates", "admissible_commands", "admissible")
+    ]
+    assert metrics.whole(KIND) == ["step", "seed", "episodes", "wins", "updates", "failures"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [
+        ("wins", None, "wins is None"),
+        ("wins", 1.5, "wins is 1.5"),
+        ("score", None, ""),
+        ("score", "x", "score is 'x'"),
+        ("q_loss", float("inf"), "q_loss is inf"),
+        ("heads", [0.5, None], ""),
+        ("heads", [0.5, "x"], "heads is [0.5, 'x']"),
+    ],
+)
+def test_rows_that_are_damaged(name: str, value: Any, why: str) -> None:
+    assert fault({**rows(1)[0], name: value}, KIND) == why
+
+
+def test_spans_of_declared_columns() -> None:
+    """A mean over steps, over ended episodes and over updates, and a sum."""
+    declared = {"by_step": "step", "by_episode": "episode", "by_update": "update", "many": "count"}
+    own = tuple(Metric(name, "", per) for name, per in declared.items())
+    AGENTS.add("of-four", AgentKind(AGENTS["tabular"].make, metrics=own))
+    try:
+        config = TrainConfig(agent="of-four", metrics_every=100, average_over=300)
+        told = sums(by_step=50, by_episode=3, by_update=5, many=7)
+        row = make_row(config, 100, told, 1, [])
+        table = metrics.columns([row], config)
+    finally:
+        AGENTS.remove("of-four")
+    assert [row[name] for name in declared] == [0.5, 1.5, 0.2, 7]
+    assert [table[name].dtype.kind for name in declared] == ["f", "f", "f", "i"]
+
+
 def test_what_is_undefined_is_null() -> None:
     empty = sums(episodes=0, wins=0, score=0, fraction=0, updates=0, rightly_admitted=0)
-    row = make_row(CONFIG, 800, empty._replace(wrongly_admitted=single(0)), 1, [])
+    row = make_row(CONFIG, 800, {**empty, "wrongly_admitted": single(0)}, 1, [])
     undefined = {name for name, value in row.items() if value is None}
     assert undefined == {
         *("score", "fraction", "score_average", "fraction_average", "precision"),
@@ -57,14 +111,14 @@ def test_what_is_undefined_is_null() -> None:
     assert row["recall"] == 0.0
     assert row["epsilon"] == 0.1
     # JSON has no word for what a diverged run gives.
-    lost = sums()._replace(losses=Losses(single("nan"), single("inf"), single(0)))
+    lost = {**sums(), "q_loss": single("nan"), "classifier_loss": single("inf")}
     row = make_row(CONFIG, 100, lost, 1, [])
     assert (row["q_loss"], row["classifier_loss"]) == (None, None)
     json.dumps(row, allow_nan=False)
 
 
 def test_the_moving_average_is_over_episodes() -> None:
-    made: list[Row] = []
+    made: list[MetricsRow] = []
     ended = [(1, 10), (0, 0), (4, 0), (1, 15), (0, 0), (0, 0), (0, 0)]
     for i, (episodes, score) in enumerate(ended, 1):
         told = sums(episodes=episodes, score=score, fraction=score / 20)
@@ -73,7 +127,7 @@ def test_the_moving_average_is_over_episodes() -> None:
     assert [row["score_average"] for row in made] == [10, 10, 2, 3, 3, 15, None]
     assert [row["fraction_average"] for row in made] == [0.5, 0.5, 0.1, 0.15, 0.15, 0.75, None]
 
-    table = metrics.columns(made)
+    table = metrics.columns(made, KIND)
     for name in ("score", "fraction"):
         steps, curve = metrics.moving_average(table, name, CONFIG)
         np.testing.assert_array_equal(steps, np.arange(100, 800, 100))
@@ -84,20 +138,20 @@ def test_other_columns_are_averaged_over_rows() -> None:
     made = rows(4)
     for row, loss in zip(made, [None, 1.0, 2.0, 4.5], strict=True):
         row["q_loss"] = loss
-    steps, curve = metrics.moving_average(metrics.columns(made), "q_loss", CONFIG)
+    steps, curve = metrics.moving_average(metrics.columns(made, KIND), "q_loss", CONFIG)
     np.testing.assert_array_equal(steps, [100, 200, 300, 400])
     np.testing.assert_array_equal(curve, [np.nan, 1.0, 1.5, 2.5])
     with pytest.raises(grue.UsageError, match="there is no curve 'loss'; there are score, frac"):
-        metrics.moving_average(metrics.columns(made), "loss", CONFIG)
+        metrics.moving_average(metrics.columns(made, KIND), "loss", CONFIG)
 
 
 def test_columns() -> None:
-    table = metrics.columns(rows(3, episodes=0))
+    table = metrics.columns(rows(3, episodes=0), KIND)
     assert tuple(table) == COLUMNS
     assert table["step"].dtype == np.int64
     np.testing.assert_array_equal(table["score"], [np.nan] * 3)
     assert table["heads"].shape == (3, 5)
-    empty = metrics.columns([])
+    empty = metrics.columns([], KIND)
     assert {len(column) for column in empty.values()} == {0}
     assert empty["heads"].shape == (0, 0)
 

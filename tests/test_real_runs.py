@@ -25,8 +25,8 @@ from small_runs import ARGUMENTS, NAME, TINY_STEPS, Watcher, config, nearly_same
 from grue import TrainConfig
 from grue.training.algorithm import Run, Sums
 from grue.training.checkpoint import saved_steps
-from grue.training.metrics import AVERAGED, COLUMNS
-from grue.training.programs import build, condition_of
+from grue.training.metrics import averaged, columns_of
+from grue.training.programs import build, parameters_of
 from grue.training.runs import load_state, read_run
 from grue.training.train import train, train_all
 
@@ -58,7 +58,8 @@ def test_a_run_folder_and_its_result(straight: Path, tmp_path: Path) -> None:
     }
     assert [path.name for path in (folder / "checkpoint").iterdir()] == ["step-000002000.npz"]
 
-    assert tuple(run.metrics) == COLUMNS
+    columns = ["step", "seed", *(metric.name for metric in columns_of(run.config))]
+    assert list(run.metrics) == columns
     np.testing.assert_array_equal(run.metrics["step"], np.arange(200, 2001, 200))
     # Episodes have at most 45 steps; the first row learns nothing.
     assert (run.metrics["episodes"] >= 4).all()
@@ -70,10 +71,10 @@ def test_a_run_folder_and_its_result(straight: Path, tmp_path: Path) -> None:
     steps, curve = run.curve("fraction")
     np.testing.assert_array_equal(steps, run.metrics["step"])
     np.testing.assert_array_equal(curve, run.metrics["fraction_average"])
-    assert set(run.final) == set(AVERAGED)
+    assert set(run.final) == set(averaged(run.config))
     assert run.final["fraction"] == curve[-1]
     stored = read_run(folder)
-    for name in COLUMNS:
+    for name in columns:
         np.testing.assert_array_equal(stored.metrics[name], run.metrics[name])
 
     text = (folder / "metrics.jsonl").read_text()
@@ -203,7 +204,7 @@ def test_the_scanned_window_is_the_steps_one_by_one() -> None:
     program = build(config(), 5, many=False).program
 
     def at_200() -> Run:
-        run = program.init(jnp.int32(0), condition_of(config(), 5))
+        run = program.init(jnp.int32(0), parameters_of(config()))
         return program.advance(run, jnp.int32(0), False, 200)[0]
 
     scanned, sums = program.advance(at_200(), jnp.int32(200), True, 200)
@@ -214,7 +215,7 @@ def test_the_scanned_window_is_the_steps_one_by_one() -> None:
     run = program.copy_to_target(run)
     total = jax.tree.map(lambda *leaves: np.sum(leaves, axis=0), *parts)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), sums, total)
-    assert sums.updates == 50
+    assert sums["updates"] == 50
 
     together = zip(jax.tree.leaves(scanned), jax.tree.leaves(run), strict=True)
     for a, b in together:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from grue.agents.catalogue import AGENTS
 from grue.errors import BrokenFileError, UsageError
 from grue.experiments.conditions import Condition
 from grue.experiments.records import (
@@ -24,10 +25,11 @@ from grue.experiments.scales import SCALES
 from grue.experiments.thinning import MOST_ROWS, rounded, row_steps
 from grue.experiments.wishes import finished, missing
 from grue.training.config import TrainConfig
-from grue.training.metrics import COLUMNS, columns
+from grue.training.metrics import columns, columns_of
 from grue.training.runs import Curves, create
 
 NAN = float("nan")
+COLUMNS = ("step", "seed", *(metric.name for metric in columns_of(AGENTS["sc"])))
 
 
 # Thinning
@@ -49,7 +51,7 @@ def row(step: int, episodes: int, fraction: float | None, **more: Any) -> dict[s
 def run(rows: list[dict[str, Any]], seed: int = 0, **settings: Any) -> Curves:
     values: dict[str, Any] = {"steps": 600_000, "game": "saladworld-3", "gate": "masking"}
     config = TrainConfig(**values | settings).of_seed(seed)
-    return Curves(config, seed, columns(rows))
+    return Curves(config, seed, columns(rows, config))
 
 
 def hand_made(seed: int = 0, **settings: Any) -> Curves:
@@ -178,7 +180,7 @@ def test_a_record_at_the_papers_scale_is_small(tmp_path: Path) -> None:
             noise |= {"candidates": rng.random() * 15, "epsilon": max(0.1, 1 - step / 1e6)}
             heads = rng.dirichlet(np.ones(5)).tolist()
             rows.append(row(step, int(rng.integers(5, 9)), **noise | {"heads": heads, "wins": 3}))
-        runs.append(Curves(config.of_seed(seed), seed, columns(rows)))
+        runs.append(Curves(config.of_seed(seed), seed, columns(rows, config)))
     record = record_of(runs)
     assert len(record.steps) == MOST_ROWS
     assert write_record(record, tmp_path).stat().st_size < 170_000

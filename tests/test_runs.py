@@ -19,10 +19,10 @@ from made_rows import ABOUT, CONFIG, rows, sums
 
 import grue
 from grue.training import checkpoint, metrics, runs
-from grue.training.config import setting_names
+from grue.training.config import names_for
 from grue.training.groups import Member
-from grue.training.metrics import Row, make_row
-from grue.training.programs import build, condition_of, resolved
+from grue.training.metrics import MetricsRow, make_row
+from grue.training.programs import build, parameters_of, resolved
 from grue.training.provenance import about, commit_of
 from grue.training.runs import RunFolder, create, read_rows, read_run, read_runs, run_name
 from grue.training.train import _check_unchanged
@@ -77,7 +77,7 @@ def test_a_new_folder(folder: Path) -> None:
     assert names(folder) == {"config.json", "checkpoint"}
     assert names(folder.parent) == {folder.name}
     stored = json.loads((folder / "config.json").read_text())
-    assert list(stored) == [*setting_names(), "about"]
+    assert list(stored) == [*names_for(CONFIG.agent, CONFIG.gate), "about"]
     assert stored == {**CONFIG.to_json(), "about": ABOUT}
     run = read_run(folder)
     assert (run.config, run.seed, run.about, run.folder) == (CONFIG, 0, ABOUT, folder)
@@ -110,17 +110,7 @@ def test_rows_are_written_and_read(folder: Path) -> None:
     np.testing.assert_array_equal(steps, [100, 200, 300, 400, 500])
     np.testing.assert_array_equal(curve, [0.75] * 5)
     assert run.final["score"] == 7.5
-    assert set(run.final) == set(metrics.AVERAGED)
-
-
-def test_rows_of_an_earlier_grue(folder: Path) -> None:
-    """It did not count what failed: nothing did."""
-    fill(folder, 2)
-    wanted = read_rows(folder)
-    old = [{name: row[name] for name in row if name != "failures"} for row in wanted]
-    text = "".join(json.dumps(row) + "\n" for row in old)
-    (folder / "metrics.jsonl").write_text(text)
-    assert read_rows(folder) == wanted
+    assert set(run.final) == set(metrics.averaged(CONFIG))
 
 
 def test_a_damaged_line_is_refused_by_its_number(folder: Path) -> None:
@@ -287,7 +277,7 @@ def test_load_state(folder: Path, heads: int) -> None:
         runs.load_state(folder)
 
     built = build(config, heads, many=False)
-    template = jax.eval_shape(built.program.init, jnp.int32(0), condition_of(config, 1))
+    template = jax.eval_shape(built.program.init, jnp.int32(0), parameters_of(config))
     whole = jax.eval_shape(checkpoint.without_keys, template)
     tree = jax.tree.map(lambda leaf: np.full(leaf.shape, 1, leaf.dtype), whole)
     checkpoint.save(folder / "checkpoint", 300, tree, {"heads": heads})
@@ -349,7 +339,7 @@ def test_a_games_path_means_the_same_from_any_folder(tmp_path: Path, monkeypatch
 
 def test_random_rows_keep_every_digit(folder: Path, rng: random.Random) -> None:
     """Rows that were read and written again are the same bytes: resuming depends on it."""
-    made: list[Row] = []
+    made: list[MetricsRow] = []
     for i in range(1, 50):
         told = sums(episodes=rng.randrange(3), score=rng.random(), candidates=rng.random() * 1e4)
         made.append(make_row(CONFIG, 100 * i, told, 5, made))

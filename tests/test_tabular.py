@@ -16,11 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jaxtyping import Array
 
-from grue.agents import gating, tabular
-from grue.agents.agent import AgentState, Condition, Episode
-from grue.agents.registry import make_agent
-from grue.agents.settings import Settings
-from grue.agents.tabular import Table, TabularAgent
+from grue.agents import tabular
+from grue.agents.agent import Agent, AgentState, Episode, RunParameters
+from grue.agents.catalogue import AGENTS, GATES
+from grue.agents.gating import registered_gates
+from grue.agents.registry import Setup
+from grue.agents.tabular import Table, TabularAgent, TabularSettings
 from grue.engine.compiled import CompiledEnv
 from grue.engine.make import make
 from grue.errors import UsageError
@@ -38,14 +39,10 @@ def opening() -> tuple[Any, Any]:
     return jax.jit(ENV.reset)()
 
 
-def condition(gate: str = "oracle", *runs: int) -> Condition:
-    one = Condition(
-        jnp.int32(gating.gate_number(gate)),
-        jnp.int32(1),
-        jnp.float32(0),
-        jnp.float32(0),
-        jnp.int32(20),
-    )
+def parameters(gate: str = "oracle", *runs: int) -> RunParameters:
+    none = jnp.float32(0)
+    number = jnp.int32(GATES.number(gate))
+    one = RunParameters(number, jnp.int32(1), none, none, jnp.int32(20), none)
     return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, runs), one)
 
 
@@ -139,9 +136,13 @@ def test_rows_fill_up_before_windows_do() -> None:
 # Q-learning
 
 
+def setup(env: CompiledEnv, **values: Any) -> Setup:
+    return Setup(env, TabularSettings(**values), registered_gates(), 1)
+
+
 @functools.cache
 def agent_of(rows: int = 64, name: str = "tabular", **values: Any) -> TabularAgent:
-    agent = make_agent(name, ENV, Settings(table_rows=rows, **values))
+    agent = AGENTS[name].make(setup(ENV, table_rows=rows, **values))
     assert isinstance(agent, TabularAgent)
     return agent
 
@@ -204,8 +205,8 @@ def test_a_step_onto_itself_by_hand() -> None:
 
 @functools.cache
 def observe(gate: str = "none", **values: Any) -> Callable[..., AgentState]:
-    agent, now = agent_of(**values), condition(gate)
-    return jax.jit(lambda *step: agent.observe(*step, condition=now))
+    agent, now = agent_of(**values), parameters(gate)
+    return jax.jit(lambda *step: agent.observe(*step, parameters=now)[0])
 
 
 class Transition(NamedTuple):
@@ -279,15 +280,15 @@ def test_as_a_dictionary_would(
 def test_update_changes_nothing() -> None:
     agent = agent_of()
     state = agent.init(KEYS[0])
-    learned, losses = agent.update(state, condition(), KEYS[0])
+    learned, told = agent.update(state, parameters(), KEYS[0])
     assert learned == agent.copy_to_target(learned) == state.learned
-    assert [float(loss) for loss in losses] == [0, 0, 0]
+    assert told == {}
 
 
 # The state
 
 
-def walk(env: CompiledEnv, agents: list[TabularAgent], steps: int) -> tuple[Any, ...]:
+def walk(env: CompiledEnv, agents: list[Agent], steps: int) -> tuple[Any, ...]:
     """What a random player of admissible commands sees, and the agents' keys for it."""
     game, seen = jax.jit(env.reset)()
 
@@ -306,7 +307,7 @@ def walk(env: CompiledEnv, agents: list[TabularAgent], steps: int) -> tuple[Any,
 @pytest.mark.parametrize("number", [2, 4])
 def test_the_states_are_the_texts(number: int) -> None:
     env = make(f"saladworld-{number}", "compiled")
-    agents = [TabularAgent(env, Settings()), TabularAgent(env, Settings(), True)]
+    agents = [AGENTS[name].make(setup(env)) for name in ("tabular", "li-tabular")]
     feedback, look, inventory, by_feedback, by_both = walk(env, agents, 300)
     both = np.concatenate([look, inventory], 1)
     for texts, keys in [(feedback, by_feedback), (both, by_both)]:
@@ -367,13 +368,13 @@ def test_an_agent_that_knows_nothing_tries_every_candidate(gate: str) -> None:
 
     def decide(key: Array) -> Any:
         start = episode(agent.start(state))
-        return agent.act(state, start, condition(gate), jnp.float32(0), key)[1]
+        return agent.act(state, start, parameters(gate), jnp.float32(0), key)[1]
 
     decisions = jax.jit(jax.vmap(decide))(KEYS[:500])
     allowed = np.ones(COMMANDS, bool) if gate == "none" else np.asarray(opening()[1].admissible_set)
     assert (np.asarray(decisions.candidates) == allowed).all()
     assert set(np.asarray(decisions.action).tolist()) == set(np.flatnonzero(allowed).tolist())
-    assert not np.asarray(decisions.admissibility).any()
+    assert decisions.admissibility is None
     assert not np.asarray(decisions.head).any()
 
 
@@ -397,15 +398,14 @@ def test_gates_that_need_none_are_taken(name: str, gate: str) -> None:
 @functools.cache
 def program(many: bool) -> tuple[TabularAgent, Program]:
     """``li-tabular`` on the first level, with a table of a shape that nothing else has."""
-    short = Settings(table_rows=77, epsilon_steps=5_000)
-    env = make("saladworld-1", "compiled")
-    agent = TabularAgent(env, short, look_and_inventory=True)
-    return agent, make_program(env, agent, short, many)
+    made = setup(make("saladworld-1", "compiled"), table_rows=77, epsilon_steps=5_000)
+    agent = TabularAgent(made, look_and_inventory=True)
+    return agent, make_program(made.env, agent, made.settings, (), many)
 
 
 def trained(seeds: list[int], steps: int) -> tuple[Run, Sums]:
     _, many = program(True)
-    run = many.init(jnp.array(seeds, jnp.int32), condition("oracle", len(seeds)))
+    run = many.init(jnp.array(seeds, jnp.int32), parameters("oracle", len(seeds)))
     sums = []
     for step in range(0, steps, 1_000):
         run, counted = many.advance(run, jnp.int32(step), False, 1_000)
@@ -415,7 +415,7 @@ def trained(seeds: list[int], steps: int) -> tuple[Run, Sums]:
 
 def test_li_tabular_learns_the_first_level() -> None:
     run, sums = trained([0, 1], 20_000)
-    fraction = sums.fraction[-5:].sum(0) / sums.episodes[-5:].sum(0)
+    fraction = sums["fraction"][-5:].sum(0) / sums["episodes"][-5:].sum(0)
     assert (fraction > 0.9).all()
     assert not np.asarray(run.agent.kept.refused).any()
     # The memory of an episode is the key of where it stands.
@@ -435,7 +435,7 @@ def test_a_seed_decides_everything() -> None:
 def test_side_by_side_as_alone() -> None:
     together, _ = trained([3, 4], 1_000)
     _, one = program(False)
-    alone = one.init(jnp.int32(4), condition())
+    alone = one.init(jnp.int32(4), parameters())
     alone, _ = one.advance(alone, jnp.int32(0), False, 1_000)
     np.testing.assert_array_equal(together.agent.kept.slots[1], alone.agent.kept.slots)
     np.testing.assert_allclose(together.agent.kept.values[1], alone.agent.kept.values, rtol=1e-6)
@@ -443,7 +443,7 @@ def test_side_by_side_as_alone() -> None:
 
 def test_the_table_is_changed_in_place() -> None:
     _, many = program(True)
-    run = many.init(jnp.array([0, 1], jnp.int32), condition("oracle", 2))
+    run = many.init(jnp.array([0, 1], jnp.int32), parameters("oracle", 2))
     text = many.advance.lower(run, jnp.int32(0), False, 1_000).compile().as_text()
     values, slots = "f32[2,78,8]", "u32[2,544,3]"
     assert values in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -10,11 +11,15 @@ import numpy as np
 import pytest
 
 from grue.agents import targets
-from grue.agents.gating import ACQLH, CQLH, GATES, MASKING, NONE, ORACLE
+from grue.agents.gating import GATES, registered_gates
 
 Q_NEXT = jnp.array([[1.0, 4.0, 2.0], [3.0, -1.0, 0.5]])
 ADMISSIBILITY = jnp.array([0.25, 1.0])
 SAME = jnp.array([2.0, -1.0])
+NONE, ORACLE, MASKING, CQLH, ACQLH = map(
+    GATES.number, ("none", "oracle", "masking", "cqlh", "acqlh")
+)
+next_value = partial(targets.next_value, registered_gates())
 
 
 @pytest.mark.parametrize("jit", [False, True])
@@ -29,7 +34,7 @@ SAME = jnp.array([2.0, -1.0])
     ],
 )
 def test_next_value_by_gate(jit: bool, gate: int, expected: list[float]) -> None:
-    function = jax.jit(targets.next_value) if jit else targets.next_value
+    function = jax.jit(next_value) if jit else next_value
     found = function(jnp.int32(gate), Q_NEXT, SAME, ADMISSIBILITY)
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
@@ -37,22 +42,22 @@ def test_next_value_by_gate(jit: bool, gate: int, expected: list[float]) -> None
 def test_the_oracle_bounds_the_maximum() -> None:
     """The second state allows nothing: all are compared. Room past the commands does not count."""
     possible = jnp.zeros((2, 8), bool).at[0, 0].set(True).at[:, 7].set(True)
-    found = targets.next_value(ORACLE, Q_NEXT, SAME, ADMISSIBILITY, possible)
+    found = next_value(ORACLE, Q_NEXT, SAME, ADMISSIBILITY, possible)
     np.testing.assert_array_equal(found, [Q_NEXT[0, 0], Q_NEXT[1].max()])
     assert Q_NEXT[0, 0] < Q_NEXT[0].max()
     for gate in (NONE, MASKING):
-        bounded = targets.next_value(gate, Q_NEXT, SAME, ADMISSIBILITY, possible)
+        bounded = next_value(gate, Q_NEXT, SAME, ADMISSIBILITY, possible)
         np.testing.assert_array_equal(bounded, Q_NEXT.max(-1))
 
 
 def test_a_command_known_to_do_nothing_keeps_only_its_own_value() -> None:
-    found = targets.next_value(CQLH, Q_NEXT, SAME, jnp.zeros(2))
+    found = next_value(CQLH, Q_NEXT, SAME, jnp.zeros(2))
     np.testing.assert_allclose(found, SAME)
-    np.testing.assert_allclose(targets.next_value(ACQLH, Q_NEXT, SAME, jnp.zeros(2)), [0.0, 0.0])
+    np.testing.assert_allclose(next_value(ACQLH, Q_NEXT, SAME, jnp.zeros(2)), [0.0, 0.0])
 
 
 def test_gates_that_act_on_the_choice_leave_the_target_alone() -> None:
-    acting = [targets.next_value(i, Q_NEXT, SAME, ADMISSIBILITY) for i in range(len(GATES))]
+    acting = [next_value(i, Q_NEXT, SAME, ADMISSIBILITY) for i in range(len(GATES))]
     same = [np.array_equal(found, acting[0]) for found in acting]
     assert same == [True, True, True, True, False, False]
 
@@ -69,14 +74,14 @@ def test_q_target_stops_at_the_end_of_the_game() -> None:
 
 def test_the_appendix_delta_of_cqlh() -> None:
     # δ'' = r + γ [max Q(h') ξ̂ + Q(h', a) (1 - ξ̂)] - Q(h, a) = 5 + 0.9 (4·0.25 + 2·0.75) - 3
-    value = targets.next_value(CQLH, Q_NEXT[:1], SAME[:1], ADMISSIBILITY[:1])
+    value = next_value(CQLH, Q_NEXT[:1], SAME[:1], ADMISSIBILITY[:1])
     target = targets.q_target(jnp.array([5.0]), jnp.array([False]), value, 0.9)
     assert float(target[0]) - 3.0 == pytest.approx(4.25)
 
 
 def test_the_alternate_delta_drops_the_unchanged_case() -> None:
     # δ'' = 5 + 0.9 · 4 · 0.25 - 3
-    value = targets.next_value(ACQLH, Q_NEXT[:1], SAME[:1], ADMISSIBILITY[:1])
+    value = next_value(ACQLH, Q_NEXT[:1], SAME[:1], ADMISSIBILITY[:1])
     target = targets.q_target(jnp.array([5.0]), jnp.array([False]), value, 0.9)
     assert float(target[0]) - 3.0 == pytest.approx(2.9)
 

@@ -9,7 +9,6 @@ import os
 import shutil
 import signal
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +20,28 @@ from small_runs import NAME, Watcher, config, run_cli, same
 
 import grue
 from grue import TrainConfig
-from grue.agents.agent import AgentState, Condition, Losses
+from grue.agents.agent import AgentState, RunParameters
+from grue.agents.deep import METRICS
+from grue.agents.registry import Setup
 from grue.cli import entry
-from grue.training import events, programs
+from grue.training import events
 from grue.training import train as host
 from grue.training.algorithm import Program, Run, Sums
 from grue.training.checkpoint import saved_steps
-from grue.training.metrics import Row
-from grue.training.programs import Built, open_game
+from grue.training.metrics import MetricsRow
+from grue.training.programs import Built, open_game, program_key
 from grue.training.progress import Display
 from grue.training.train import Interrupted, _pause, train, train_all
 
 # The host's loop, around a program that only counts
+
+
+COUNTED = (
+    *("episodes", "failures", "wins", "score", "fraction", "admissible", "candidates"),
+    *("admissible_commands", "updates", "rightly_admitted", "wrongly_admitted"),
+    "wrongly_rejected",
+)
+"""The sums of a step."""
 
 
 class Counting:
@@ -44,21 +53,21 @@ class Counting:
 
     def build(self, config: TrainConfig, heads: int, many: bool) -> Built:
         env = open_game(config.game, config.episode_steps)
-        agent = programs.make_agent("sc", env, replace(config, heads=heads))
+        key = program_key(config)
+        agent = key.make(Setup(env, key.settings, key.gates, heads))
         return Built(env, agent, Program(self.init, self.advance, self.copy_to_target))
 
-    def init(self, seed: Any, condition: Condition) -> Run:
+    def init(self, seed: Any, parameters: RunParameters) -> Run:
         keys = jax.vmap(jax.random.key)(seed) if seed.ndim else jax.random.key(seed)
         weights = jnp.zeros((*seed.shape, 3)) + seed[..., None]
-        return Run(condition, keys, keys, AgentState(weights, ()), ())  # type: ignore
+        return Run(parameters, keys, keys, AgentState(weights, ()), ())  # type: ignore
 
     def advance(self, run: Run, step: Any, learn: bool, steps: int) -> tuple[Run, Sums]:
         self.calls.append((int(step), learn, steps))
         weights = run.agent.learned + jnp.array([steps, steps * learn, 0])
         one = jnp.ones(weights.shape[:-1])
-        numbers: dict[str, Any] = dict.fromkeys(Sums._fields, one)
-        heads = jnp.ones((*one.shape, 5))
-        sums = Sums(**numbers | {"heads": heads, "losses": Losses(one, one, one)})
+        counted = (*COUNTED, *(metric.name for metric in METRICS))
+        sums = {**dict.fromkeys(counted, one), "heads": jnp.ones((*one.shape, 5))}
         return run._replace(agent=run.agent._replace(learned=weights)), sums
 
     def copy_to_target(self, run: Run) -> Run:
@@ -341,7 +350,7 @@ def test_two_runs_of_one_name(tmp_path: Path) -> None:
 # What is seen of it
 
 
-ROW: Row = {
+ROW: MetricsRow = {
     "epsilon": 0.4,
     "score_average": 6.54,
     "fraction_average": 0.351,
@@ -371,7 +380,7 @@ def test_plain_lines(clock: list[float]) -> None:
         clock[0] = 48.0
         display.update(400, [ROW, other])
         display.say("[done]")
-    told = "ε 0.40, score 6.5, fraction 0.35, q loss 0.012, classifier -"
+    told = "ε 0.40, score 6.5, fraction 0.35, q loss 0.012, classifier loss -"
     assert shown.getvalue().splitlines() == [
         f"{NAME}: step 0/6000, compiling",
         f"{NAME}: step 200/6000, 7 steps/s, {told}, 14 min 30 s left",
@@ -395,7 +404,9 @@ def test_a_bar_in_a_terminal(clock: list[float]) -> None:
     text = ["".join(segment.text for segment in line).rstrip() for line in lines]
     assert text[0].startswith(NAME)
     assert text[0].endswith("1000/1300000 1 h 48 min left")
-    assert text[1] == ("200 steps/s, ε 0.40, score 6.5, fraction 0.35, q loss 0.012, classifier -")
+    assert text[1] == (
+        "200 steps/s, ε 0.40, score 6.5, fraction 0.35, q loss 0.012, classifier loss -"
+    )
 
 
 def test_large_checkpoints_are_written_less_often() -> None:

@@ -12,25 +12,39 @@ import pytest
 
 import grue
 from grue import TrainConfig
+from grue.agents.catalogue import AGENTS
 from grue.cli import training as command
-from grue.training.config import PRESETS, parse_seeds, parse_settings, setting_names
+from grue.training.config import PRESETS, names_for, parse_seeds, parse_settings
 
 
 def test_the_defaults_are_the_papers() -> None:
     config = TrainConfig()
     assert TrainConfig.preset("paper") == config
+    masking = TrainConfig(gate="masking")
+    assert (masking.threshold, masking.softness) == (0.001, 0.1)
+    table = TrainConfig(agent="tabular")
+    assert (table.discount, table.table_rows, table.table_learning_rate) == (0.9, 32_768, 0.1)
     assert (config.embedding, config.encoder, config.context, config.hidden) == (20, 64, 512, 128)
     assert (config.epsilon_start, config.epsilon_end, config.epsilon_steps) == (1.0, 0.1, 10**6)
     assert (config.positive_fraction, config.negative_fraction) == (0.25, 0.25)
     assert (config.sequence_length, config.minimum_history, config.look_every) == (15, 6, 20)
-    assert (config.discount, config.learning_rate, config.threshold) == (0.9, 0.001, 0.001)
+    assert (config.discount, config.learning_rate) == (0.9, 0.001)
 
 
 def test_presets() -> None:
     small = TrainConfig.preset("small", agent="drqn", context=32)
     assert (small.agent, small.context, small.steps) == ("drqn", 32, 20_000)
-    changed = {name for name in setting_names() if getattr(small, name) != _default(name)}
-    assert changed == {*PRESETS["small"], "agent"}
+    names = names_for("drqn", "none")
+    changed = {name for name in names if getattr(small, name) != _default(name)}
+    # The rest of the preset is for other agents.
+    assert changed == {name for name in PRESETS["small"] if name in names} | {"agent"}
+    for agent in AGENTS:
+        own = TrainConfig.preset("small", agent=agent).to_json()
+        assert {name for name in PRESETS["small"] if name in own} == {
+            name for name, value in PRESETS["small"].items() if own.get(name) == value
+        }
+    used = [name for agent in AGENTS for name in names_for(agent, "none")]
+    assert set(PRESETS["small"]) <= set(used)
     with pytest.raises(grue.UsageError, match="there is no preset 'tiny'; there are paper, small"):
         TrainConfig.preset("tiny")
 
@@ -46,22 +60,19 @@ def test_json_goes_there_and_back() -> None:
     assert '"learning_rate": 1.0' in text
     assert TrainConfig.from_json(json.loads(text)) == config
     # A setting that an older grue did not know has its default.
-    older = {name: value for name, value in config.to_json().items() if name != "softness"}
+    older = {name: value for name, value in config.to_json().items() if name != "past_end"}
     assert TrainConfig.from_json(older) == config
 
 
-def test_settings_of_an_earlier_grue() -> None:
-    """Before there was a choice all hidden units were relu, and one Adam was for all heads."""
-    config = TrainConfig(agent="drqn")
-    assert (config.activation, config.adam_by_head) == ("elu", True)
-    older = config.to_json()
-    del older["activation"], older["adam_by_head"]
-    read = TrainConfig.from_json(older)
-    assert (read.activation, read.adam_by_head) == ("relu", False)
-    # Where there is no network nothing has changed.
-    assert TrainConfig.from_json({**older, "agent": "tabular", "gate": "oracle"}) == TrainConfig(
-        agent="tabular", gate="oracle"
-    )
+@pytest.mark.parametrize("agent", AGENTS)
+def test_json_holds_the_settings_of_the_agent_and_the_gate_alone(agent: str) -> None:
+    stored = TrainConfig(agent=agent).to_json()
+    assert list(stored) == names_for(agent, "none")
+    assert ("context" in stored) == (agent in ("drqn", "sc"))
+    assert ("table_rows" in stored) == (agent in ("tabular", "li-tabular"))
+    assert ("value_filters" in stored) == (agent == "ae-dqn")
+    assert "softness" not in stored
+    assert TrainConfig.from_json(stored) == TrainConfig(agent=agent)
 
 
 def test_words_that_a_setting_may_not_be() -> None:
@@ -88,7 +99,8 @@ import numpy as np
 from grue import TrainConfig, UsageError
 
 config = TrainConfig(
-    steps=np.int64(4000), softness=np.float32(0.5), discount=1, game=Path("a/b.z8"), seeds=[3, 0]
+    steps=np.int64(4000), gate="masking", softness=np.float32(0.5), discount=1, game=Path("a/b.z8"),
+    seeds=[3, 0],
 )
 told = [[type(config.steps).__name__, type(config.discount).__name__, config.to_json()]]
 for values in json.load(sys.stdin):
@@ -125,7 +137,7 @@ def test_values_take_the_type_of_their_setting() -> None:
     assert (
         config
         == TrainConfig(
-            steps=4000, softness=0.5, discount=1.0, game="a/b.z8", seeds=(3, 0)
+            steps=4000, gate="masking", softness=0.5, discount=1.0, game="a/b.z8", seeds=(3, 0)
         ).to_json()
     )
     assert refusals == [reason for _, reason in WRONG_TYPES]
@@ -250,7 +262,8 @@ def test_targets_may_be_copied_more_and_less_often_than_rows_are_written() -> No
 
 
 def test_a_setting_may_be_zero() -> None:
-    assert TrainConfig(look_every=0, softness=0.0, minimum_history=0).look_every == 0
+    assert TrainConfig(look_every=0, minimum_history=0).look_every == 0
+    assert TrainConfig(gate="masking", softness=0.0).softness == 0
 
 
 # The options of grue train

@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from grue.engine.step import Step
 
-Told = dict[str, Float[Array, ""]]
+Told = dict[str, Float[Array, "*runs"]]
 """Values of the metric columns that an agent has declared, by name."""
 
 

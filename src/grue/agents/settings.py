@@ -24,9 +24,9 @@ KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "
 
 @dataclass(frozen=True)
 class Limits:
-    least: float | None = None
-    above: float | None = None
-    most: float | None = None
+    least: int | float | None = None
+    above: int | float | None = None
+    most: int | float | None = None
     choices: Collection[str] | None = None
 
     def check(self, name: str, value: Any) -> None:
@@ -52,9 +52,9 @@ def setting(
     default: Any,
     description: str,
     *,
-    least: float | None = None,
-    above: float | None = None,
-    most: float | None = None,
+    least: int | float | None = None,
+    above: int | float | None = None,
+    most: int | float | None = None,
     choices: Collection[str] | None = None,
 ) -> Any:
     """A field of a settings dataclass, with its description and limits."""

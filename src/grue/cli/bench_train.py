@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from grue.training.bench import (
     measure_in_turn,
     row_of,
 )
-from grue.training.config import TrainConfig, parse_settings
+from grue.training.config import TrainConfig, check_used, known_to, parse_settings
 
 ROWS_OF_METRICS = {"cpu": 40, "gpu": 200}
 """Steps that are timed at once: a few seconds."""
@@ -54,15 +55,18 @@ def measure(
     short |= {"learning_starts": 5 * every, **given}
     found = []
     for name in names:
-        own = {"story": story} if name == zork.NAME else {}
-        settings = TrainConfig.preset(preset, **{**short, **own, "game": name})
+        own = {**short, "game": name} | ({"story": story} if name == zork.NAME else {})
+        conditions = [
+            TrainConfig.preset(preset, agent=agent, gate=gate, **known_to(agent, gate, own))
+            for agent, gate in product(who, how)
+        ]
+        check_used(given, conditions)
         for count in counts:
-            pairs = [(agent, gate) for agent in who for gate in how]
-            groups = [[pair] for pair in pairs] if count == 1 else [pairs]
-            benches = [Bench(name, conditions, count, settings) for conditions in groups]
+            groups = [[one] for one in conditions] if count == 1 else [conditions]
+            benches = [Bench(group, count) for group in groups]
             timed, rate = measure_in_turn(benches)
-            for bench, conditions, seconds in zip(benches, groups, timed, strict=True):
-                row: dict[str, Any] = row_of(bench, conditions, name, seconds, rate)._asdict()
+            for bench, seconds in zip(benches, timed, strict=True):
+                row: dict[str, Any] = row_of(bench, seconds, rate)._asdict()
                 if parts:
                     from grue.training.breakdown import breakdown
 

@@ -35,7 +35,7 @@ class Run(NamedTuple):
     episode: Episode
 
 
-Sums = dict[str, Float[Array, "*heads"]]
+Sums = dict[str, Float[Array, "..."]]
 """What is added up over the steps of a row of metrics (``training/metrics.py``), by name."""
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from statistics import median
 from typing import NamedTuple
 
@@ -24,7 +23,7 @@ from grue.engine.pooled import PooledEnv
 from grue.errors import UsageError
 from grue.training.algorithm import Run
 from grue.training.config import TrainConfig
-from grue.training.programs import build, parameters_of
+from grue.training.programs import build, parameters_of, program_key
 
 ROUNDS = 9
 """In which everything is timed once."""
@@ -52,19 +51,19 @@ class TrainSpeed(NamedTuple):
 class Bench:
     """A program with runs that have filled some memory, ready to be timed."""
 
-    def __init__(
-        self, game: str, conditions: Sequence[tuple[str, str]], runs: int, settings: TrainConfig
-    ) -> None:
-        """``conditions`` are pairs of agent and gate; the runs take them in turn."""
+    def __init__(self, conditions: Sequence[TrainConfig], runs: int) -> None:
+        """The runs take the conditions in turn."""
         chosen = [conditions[i % len(conditions)] for i in range(runs)]
-        configs = [replace(settings, game=game, agent=agent, gate=gate) for agent, gate in chosen]
+        if len({program_key(config) for config in chosen}) > 1:
+            raise UsageError("these agents and gates cannot share a program; give --runs 1")
         self.many = runs > 1
-        heads = max(config.heads_in_use for config in configs)
-        self.env, agent, self.program = build(configs[0], heads, self.many)
+        heads = max(config.heads_in_use for config in chosen)
+        self.env, agent, self.program = build(chosen[0], heads, self.many)
         assert isinstance(agent, DeepAgent)
-        self.agent, self.settings, self.runs = agent, settings, runs
-        self.gates = [config.gate_kind for config in configs]
-        each = [parameters_of(config) for config in configs]
+        self.agent, self.settings, self.runs = agent, chosen[0], runs
+        self.conditions = conditions
+        self.gates = [config.gate_kind for config in chosen]
+        each = [parameters_of(config) for config in chosen]
         parameters = jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
         seeds = jnp.arange(runs, dtype=jnp.int32)
         if not self.many:
@@ -169,20 +168,13 @@ def measure_in_turn(benches: Sequence[Bench]) -> tuple[list[tuple[float, float]]
     return timed, median(rate for _, rate in rounds)
 
 
-def row_of(
-    bench: Bench,
-    conditions: Sequence[tuple[str, str]],
-    game: str,
-    timed: tuple[float, float],
-    rate: float,
-) -> TrainSpeed:
+def row_of(bench: Bench, timed: tuple[float, float], rate: float) -> TrainSpeed:
     seconds, steps = timed
     flop = bench.flop_per_update()
-    agents, gates = (",".join(dict.fromkeys(pair[i] for pair in conditions)) for i in range(2))
     return TrainSpeed(
-        agents,
-        gates,
-        game,
+        ",".join(dict.fromkeys(config.agent for config in bench.conditions)),
+        ",".join(dict.fromkeys(config.gate for config in bench.conditions)),
+        bench.settings.game,
         bench.runs,
         round(seconds * 1e3, 3),
         round(steps, 1),

@@ -11,7 +11,6 @@ import numpy as np
 from grue.agents.gating import annealed_epsilon
 from grue.agents.registry import Metric
 from grue.errors import UsageError
-from grue.training.algorithm import Sums
 from grue.training.config import TrainConfig
 
 MetricsRow = dict[str, Any]
@@ -56,7 +55,11 @@ def whole(config: TrainConfig) -> list[str]:
 
 
 def make_row(
-    config: TrainConfig, step: int, sums: Sums, heads: int, before: Sequence[MetricsRow]
+    config: TrainConfig,
+    step: int,
+    sums: Mapping[str, Any],
+    heads: int,
+    before: Sequence[MetricsRow],
 ) -> MetricsRow:
     """The row that ends at a step.
 
@@ -75,6 +78,7 @@ def make_row(
         elif name == "heads":
             row[name] = [_ratio(share, spans[per]) for share in sums[name][:heads]]
         else:
+            # What is no mean of a sum is filled in below, at its place.
             row[name] = _ratio(sums[name], spans[per]) if name in sums and per in spans else None
     settings = config.settings
     row["epsilon"] = annealed_epsilon(
