@@ -23,7 +23,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from grue.agents import elimination, gating, replay, targets
-from grue.agents.agent import AgentState, Decision, Episode, RunParameters, Told
+from grue.agents.agent import Agent, AgentState, Decision, Episode, RunParameters, Told
 from grue.agents.convolution import ConvolutionNetwork, ConvolutionSizes, TextConvolution
 from grue.agents.elimination import Bandit, Tally, with_constant
 from grue.agents.kernels.adam import moved, moved_all, rates
@@ -101,10 +101,8 @@ class Batch(NamedTuple):
     following: Int[Array, "batch history words"]
 
 
-class EliminationAgent:
+class EliminationAgent(Agent):
     """Its memory in an episode is the state it is in."""
-
-    heads = 1
 
     def __init__(self, setup: Setup) -> None:
         env, settings = setup.env, setup.settings
@@ -152,15 +150,6 @@ class EliminationAgent:
 
     def start(self, state: AgentState) -> State:
         return jnp.asarray(self.first_state)
-
-    def epsilon(
-        self,
-        state: AgentState,
-        episode: Episode,
-        parameters: RunParameters,
-        epsilon: Float[Array, ""],
-    ) -> Float[Array, ""]:
-        return epsilon
 
     def act(
         self,

@@ -7,7 +7,8 @@ first.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
 
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
@@ -29,7 +30,7 @@ class RunParameters(NamedTuple):
     """0: never."""
     softness: Float[Array, ""]
     """ε₁ of the gate; 0 in greedy play."""
-    explorer: Int[Array, ""]
+    explorer: Any = 0
     """Its place among the program's explorers."""
 
 
@@ -66,18 +67,19 @@ class Decision(NamedTuple):
     """ξ̂; None for an agent that does not estimate it."""
 
 
-@runtime_checkable
-class Agent(Protocol):
-    heads: int
+class Agent(ABC):
+    """Eight pure functions; four of them have a default."""
+
+    heads: int = 1
     """The most heads that a run of the program has."""
 
+    @abstractmethod
     def init(self, key: PRNGKeyArray) -> AgentState:
         """Initial weights from the key, an empty memory."""
-        ...
 
+    @abstractmethod
     def start(self, state: AgentState) -> Any:
         """The agent's memory at the start of an episode: h_0."""
-        ...
 
     def epsilon(
         self,
@@ -87,8 +89,9 @@ class Agent(Protocol):
         epsilon: Float[Array, ""],
     ) -> Float[Array, ""]:
         """ε of this step in training: the annealed one, or what an explorer makes of it."""
-        ...
+        return epsilon
 
+    @abstractmethod
     def act(
         self,
         state: AgentState,
@@ -98,12 +101,12 @@ class Agent(Protocol):
         key: PRNGKeyArray,
     ) -> tuple[AgentState, Decision]:
         """ACT of Algorithm 1."""
-        ...
 
     def perceive(self, memory: Any, game: Any, seen: Step) -> Any:
         """The memory that ``act`` returned, updated with the step that followed."""
-        ...
+        return memory
 
+    @abstractmethod
     def observe(
         self,
         state: AgentState,
@@ -113,14 +116,13 @@ class Agent(Protocol):
         parameters: RunParameters,
     ) -> tuple[AgentState, Told]:
         """Stores a step, or learns from it at once; returns the step's declared metrics."""
-        ...
 
     def update(
         self, state: AgentState, parameters: RunParameters, key: PRNGKeyArray
     ) -> tuple[Any, Told]:
         """``learned`` after one update, and the update's declared metrics."""
-        ...
+        return state.learned, {}
 
     def copy_to_target(self, learned: Any) -> Any:
         """θ⁻ ← θ"""
-        ...
+        return learned

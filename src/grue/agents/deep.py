@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from grue.agents import contexts, gating, learner, replay
-from grue.agents.agent import AgentState, Decision, Episode, RunParameters, Told
+from grue.agents.agent import Agent, AgentState, Decision, Episode, RunParameters, Told
 from grue.agents.contexts import ScoreContexts
 from grue.agents.exploring import ExplorerSet
 from grue.agents.kernels.select import PRECISIONS
@@ -21,7 +21,6 @@ from grue.agents.network import ACTIVATIONS, Memory, Network, NetworkSizes
 from grue.agents.registry import Metric, Setup, register
 from grue.agents.replay import EpisodicReplay, Fields, ReplayStep, Sequences
 from grue.agents.settings import ReplaySettings, setting
-from grue.engine.step import Step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +81,7 @@ class Kept(NamedTuple):
     """The explorers', or that of an agent of your own."""
 
 
-class DeepAgent:
+class DeepAgent(Agent):
     """An agent of your own may override the methods before ``init``."""
 
     def __init__(self, setup: Setup) -> None:
@@ -190,10 +189,6 @@ class DeepAgent:
         action = gating.choose(choice_key, outputs.values, candidates, epsilon)
         decision = Decision(action, memory, head, candidates, outputs.values, admissibility)
         return state._replace(kept=state.kept._replace(contexts=known)), decision
-
-    def perceive(self, memory: Memory, game: Any, seen: Step) -> Memory:
-        """Nothing more: the step is read when the agent acts next."""
-        return memory
 
     def observe(
         self,

@@ -43,7 +43,7 @@ class Setup(NamedTuple):
     gates: GateSet
     heads: int
     """The most heads that a run of the program has."""
-    explorers: Sequence[ChosenExplorer]
+    explorers: Sequence[ChosenExplorer] = ()
 
 
 @dataclass(frozen=True)

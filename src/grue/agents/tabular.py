@@ -26,7 +26,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 
 from grue.agents import targets
-from grue.agents.agent import AgentState, Decision, Episode, RunParameters, Told
+from grue.agents.agent import Agent, AgentState, Decision, Episode, RunParameters, Told
 from grue.agents.registry import Setup, register
 from grue.agents.settings import AgentSettings, setting
 from grue.agents.textkey import Key, text_key
@@ -127,10 +127,8 @@ def choose(
     return (rank > (lot * rank[-1]).astype(jnp.int32)).argmax()
 
 
-class TabularAgent:
+class TabularAgent(Agent):
     """Its memory in an episode is the key of the state it is in."""
-
-    heads = 1
 
     def __init__(self, setup: Setup, look_and_inventory: bool = False) -> None:
         self.settings: TabularSettings = setup.settings
@@ -145,15 +143,6 @@ class TabularAgent:
 
     def start(self, state: AgentState) -> Key:
         return jnp.asarray(self.first_key)
-
-    def epsilon(
-        self,
-        state: AgentState,
-        episode: Episode,
-        parameters: RunParameters,
-        epsilon: Float[Array, ""],
-    ) -> Float[Array, ""]:
-        return epsilon
 
     def act(
         self,
@@ -201,15 +190,6 @@ class TabularAgent:
         value = table.values[find(table, before.memory), action]
         change = self.settings.table_learning_rate * (target - value)
         return state._replace(kept=add(table, before.memory, action, change)), {}
-
-    def update(
-        self, state: AgentState, parameters: RunParameters, key: PRNGKeyArray
-    ) -> tuple[Any, Told]:
-        """Nothing: ``observe`` has learned already."""
-        return state.learned, {}
-
-    def copy_to_target(self, learned: Any) -> Any:
-        return learned
 
     def _key(self, game: Any, seen: Step) -> Key:
         if not self.look_and_inventory:

@@ -1,14 +1,15 @@
 """Algorithm 1 of Jain et al. (2020), as one scanned program.
 
 ACT is the agent's ``act`` (``agents/deep.py``), TARGETS and the loss are in ``agents/learner.py``.
-``make_program`` returns the rest: everything a run carries, and the function that takes it on by
-some thousand steps. Many runs are the same program, vmapped.
+The rest is here: all that a run carries, and the function that advances it by some thousand steps.
+Many runs are the same program, vmapped.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -47,35 +48,31 @@ class Program(NamedTuple):
     copy_to_target: Callable[[Run], Run]
 
 
-def make_program(
-    env: Environment,
-    agent: Agent,
-    settings: AgentSettings,
-    metrics: tuple[Metric, ...],
-    many: bool,
-) -> Program:
-    """The training program of one run, or of many runs side by side.
+@dataclass(frozen=True)
+class Algorithm:
+    """Algorithm 1 of one run, or of many runs side by side: pure functions on ``Run``."""
 
-    ``metrics`` are the columns that the agent has declared.
-    """
-    look, machine = env.commands.index("look"), compilation()
-    each: Callable = jax.vmap if many else (lambda function: function)
-    shared: Callable = (lambda function: jax.vmap(function, in_axes=(0, None))) if many else each
+    env: Environment
+    agent: Agent
+    settings: AgentSettings
+    metrics: tuple[Metric, ...]
+    """The columns that the agent has declared."""
+    many: bool
 
-    def begin(state: AgentState, world: Any, seen: Step) -> Episode:
-        """o_1, u_1 = 0, h_0 = 0; the command before the first is 'look'."""
-        return Episode(world, seen, jnp.int32(-1), jnp.int32(0), agent.start(state))
-
-    def init(seed: Int[Array, ""], parameters: RunParameters) -> Run:
+    def init(self, seed: Int[Array, ""], parameters: RunParameters) -> Run:
         key = jax.random.key(seed)
         weights, play, replay = jax.random.split(key, 3)
-        state = agent.init(weights)
-        game = env.reset(jax.random.fold_in(key, GAME_STREAM))
-        return Run(parameters, play, replay, state, begin(state, *game))
+        state = self.agent.init(weights)
+        game = self.env.reset(jax.random.fold_in(key, GAME_STREAM))
+        return Run(parameters, play, replay, state, self.begin(state, *game))
 
-    def step(run: Run, number: Int[Array, ""]) -> tuple[Run, Sums]:
+    def begin(self, state: AgentState, world: Any, seen: Step) -> Episode:
+        """o_1, u_1 = 0, h_0 = 0; the command before the first is 'look'."""
+        return Episode(world, seen, jnp.int32(-1), jnp.int32(0), self.agent.start(state))
+
+    def step(self, run: Run, number: Int[Array, ""]) -> tuple[Run, Sums]:
         """Plays one command. ``number`` is G, the steps of the run so far."""
-        before = run.episode
+        env, agent, settings, before = self.env, self.agent, self.settings, run.episode
         epsilon = annealed_epsilon(
             number, settings.epsilon_start, settings.epsilon_end, settings.epsilon_steps
         )
@@ -85,7 +82,7 @@ def make_program(
         with jax.named_scope("act"):
             state, decision = agent.act(run.agent, before, run.parameters, epsilon, key)
         # a_t ← 'look' if t mod I_look = 0
-        time = before.time + 1
+        time, look = before.time + 1, env.commands.index("look")
         action = jnp.where(look_is_forced(run.parameters, time), look, decision.action)
         # Execute a_t, observe r_{t+1}, o_{t+1}, e_{t+1}
         with jax.named_scope("env"):
@@ -98,54 +95,70 @@ def make_program(
         over = seen.terminated | seen.truncated
         episode = jax.tree.map(
             lambda fresh, going: jnp.where(over, fresh, going),
-            begin(state, *env.restart(world)),
+            self.begin(state, *env.restart(world)),
             after,
         )
-        sums = _count(decision, before, after, agent, env) | _declared(told, metrics, over)
+        sums = _count(decision, before, after, agent, env) | _declared(told, self.metrics, over)
         return run._replace(agent=state, episode=episode), sums
 
-    def update(run: Run, number: Int[Array, ""]) -> tuple[Run, Told]:
+    def update(self, run: Run, number: Int[Array, ""]) -> tuple[Run, Told]:
         """Samples sequences, TARGETS, gradient descent on L(θ)."""
         key = jax.random.fold_in(run.replay_key, number)
-        learned, told = agent.update(run.agent, run.parameters, key)
+        learned, told = self.agent.update(run.agent, run.parameters, key)
+        _check_declared(told, self.metrics)
         return run._replace(agent=run.agent._replace(learned=learned)), told
 
-    def copy(run: Run) -> Run:
+    def copy(self, run: Run) -> Run:
         """θ⁻ ← θ"""
-        learned = agent.copy_to_target(run.agent.learned)
+        learned = self.agent.copy_to_target(run.agent.learned)
         return run._replace(agent=run.agent._replace(learned=learned))
 
-    def cycle(run: Run, number: Int[Array, ""], learn: bool) -> tuple[Run, Sums]:
+    def cycle(self, run: Run, number: Int[Array, ""], learn: bool) -> tuple[Run, Sums]:
         """``update_every`` steps, then one update."""
-        numbers = number + jnp.arange(settings.update_every)
-        run, sums = jax.lax.scan(shared(step), run, numbers, unroll=machine.unroll)
+        numbers = number + jnp.arange(self.settings.update_every)
+        run, sums = jax.lax.scan(self._each(self.step), run, numbers, unroll=compilation().unroll)
         sums = _total(sums)
         if learn:
-            run, told = shared(update)(run, number)
-            _check_declared(told, metrics)
+            run, told = self._each(self.update)(run, number)
             sums = sums | told | {"updates": sums["updates"] + 1}
         return run, sums
 
-    def advance(run: Run, number: Int[Array, ""], learn: bool, steps: int) -> tuple[Run, Sums]:
+    def advance(
+        self, run: Run, number: Int[Array, ""], learn: bool, steps: int
+    ) -> tuple[Run, Sums]:
         """Some thousand steps. The target network is copied after every I_target of them."""
-        period = math.gcd(settings.target_every, steps)
-        copies = learn and period == settings.target_every
+        every = self.settings.target_every
+        period = math.gcd(every, steps)
+        copies = learn and period == every
 
         def target_period(run: Run, first: Int[Array, ""]) -> tuple[Run, Sums]:
-            numbers = first + jnp.arange(0, period, settings.update_every)
-            run, sums = jax.lax.scan(lambda run, at: cycle(run, at, learn), run, numbers)
-            return each(copy)(run) if copies else run, _total(sums)
+            numbers = first + jnp.arange(0, period, self.settings.update_every)
+            run, sums = jax.lax.scan(lambda run, at: self.cycle(run, at, learn), run, numbers)
+            return self._each(self.copy)(run) if copies else run, _total(sums)
 
         run, sums = jax.lax.scan(target_period, run, number + jnp.arange(0, steps, period))
         return run, _total(sums)
 
-    return Program(
-        init=jax.jit(each(init)),
-        advance=jax.jit(
-            advance, static_argnums=(2, 3), donate_argnums=0, compiler_options=machine.options
-        ),
-        copy_to_target=jax.jit(each(copy), donate_argnums=0),
-    )
+    def _each(self, function: Callable) -> Callable:
+        """Over all runs; the number of the step is the same for all."""
+        if not self.many:
+            return function
+        return lambda run, *number: jax.vmap(function, in_axes=(0, *(None for _ in number)))(
+            run, *number
+        )
+
+    def program(self) -> Program:
+        init = jax.vmap(self.init) if self.many else self.init
+        return Program(
+            init=jax.jit(init),
+            advance=jax.jit(
+                self.advance,
+                static_argnums=(2, 3),
+                donate_argnums=0,
+                compiler_options=compilation().options,
+            ),
+            copy_to_target=jax.jit(self._each(self.copy), donate_argnums=0),
+        )
 
 
 def look_is_forced(parameters: RunParameters, time: Int[Array, ""]) -> Bool[Array, ""]:

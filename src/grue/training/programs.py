@@ -24,7 +24,7 @@ from grue.files import expanded
 from grue.games.gamefile import SUFFIX
 from grue.games.playable import Playable
 from grue.games.registry import known_names, load
-from grue.training.algorithm import Program, make_program
+from grue.training.algorithm import Algorithm, Program
 from grue.training.config import TrainConfig
 
 
@@ -200,7 +200,8 @@ def _build(key: ProgramKey, heads: int, many: bool, explorers: Explorers) -> Bui
     agent = key.make(Setup(key.env, key.settings, key.gates, heads, explorers))
     theirs = dict.fromkeys(metric for explorer in explorers for metric in explorer.kind.metrics)
     columns = (*key.metrics, *theirs)
-    return Built(key.env, agent, make_program(key.env, agent, key.settings, columns, many))
+    algorithm = Algorithm(key.env, agent, key.settings, columns, many)
+    return Built(key.env, agent, algorithm.program())
 
 
 def parameters_of(config: TrainConfig, explorers: Explorers | None = None) -> RunParameters:
