@@ -24,7 +24,7 @@ import jax.numpy as jnp
 from jax.experimental import topologies
 
 from grue.training.config import TrainConfig
-from grue.training.programs import build, condition_of, own_heads
+from grue.training.programs import build, parameters_of
 
 H200 = """
 gpu_device_info {
@@ -66,10 +66,9 @@ def compile_for_gpu(config: TrainConfig, runs: int) -> Any:
     """The program of some runs side by side, as `grue train` has it on a GPU."""
     there = jax.sharding.SingleDeviceSharding(a_device())
     jax.default_backend = lambda: "gpu"
-    heads = own_heads(config)
-    program = build(config, heads, many=True).program
-    condition = jax.tree.map(lambda leaf: jnp.stack([leaf] * runs), condition_of(config, heads))
-    shapes = jax.eval_shape(program.init, jnp.arange(runs), condition), jnp.int32(0)
+    program = build(config, config.heads_in_use, many=True).program
+    parameters = jax.tree.map(lambda leaf: jnp.stack([leaf] * runs), parameters_of(config))
+    shapes = jax.eval_shape(program.init, jnp.arange(runs), parameters), jnp.int32(0)
     run, step = jax.tree.map(
         lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=there), shapes
     )

@@ -29,17 +29,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from grue.agents.agent import Agent, Condition
-from grue.agents.registry import make_agent
-from grue.engine.make import make
+from grue.agents.agent import RunParameters
 from grue.errors import GrueError
 from grue.experiments.figures import parse_levels
 from grue.experiments.local_processes import free_cores
 from grue.experiments.records import Record, read_records, record_of, write_record
 from grue.training import metrics
-from grue.training.algorithm import make_program
 from grue.training.config import TrainConfig, parse_seeds
-from grue.training.programs import condition_of
+from grue.training.programs import build, parameters_of
 from grue.training.provenance import about
 from grue.training.runs import Curves
 
@@ -49,11 +46,9 @@ TABLE = "tabular.md"
 
 def train(config: TrainConfig) -> Record:
     """The runs of one agent on one level, as a record."""
-    env = make(config.game, "compiled", config.episode_steps)
-    agent = make_agent(config.agent, env, config)
-    program = make_program(env, agent, config, many=True)
-    run = program.init(jnp.array(config.seeds, jnp.int32), conditions(config, agent))
-    rows: list[list[metrics.Row]] = [[] for _ in config.seeds]
+    program = build(config, 1, many=True).program
+    run = program.init(jnp.array(config.seeds, jnp.int32), parameters(config))
+    rows: list[list[metrics.MetricsRow]] = [[] for _ in config.seeds]
     begun = compiled = time.perf_counter()
     for step in range(0, config.steps, config.metrics_every):
         run, sums = program.advance(run, jnp.int32(step), False, config.metrics_every)
@@ -61,7 +56,7 @@ def train(config: TrainConfig) -> Record:
         for i, seed in enumerate(config.seeds):
             own = jax.tree.map(lambda leaf, i=i: leaf[i], sums)
             end = step + config.metrics_every
-            rows[i].append(metrics.make_row(config.of_seed(seed), end, own, agent.heads, rows[i]))
+            rows[i].append(metrics.make_row(config.of_seed(seed), end, own, 1, rows[i]))
         if not step:
             compiled = time.perf_counter()
     ended = time.perf_counter()
@@ -77,7 +72,7 @@ def train(config: TrainConfig) -> Record:
     }
     record = record_of(
         [
-            Curves(config.of_seed(seed), seed, metrics.columns(rows[i]))
+            Curves(config.of_seed(seed), seed, metrics.columns(rows[i], config.kind))
             for i, seed in enumerate(config.seeds)
         ]
     )
@@ -88,8 +83,8 @@ def train(config: TrainConfig) -> Record:
     return replace(record, about=tuple(own_about))
 
 
-def conditions(config: TrainConfig, agent: Agent) -> Condition:
-    one = condition_of(config, agent.heads)
+def parameters(config: TrainConfig) -> RunParameters:
+    one = parameters_of(config)
     return jax.tree.map(lambda value: jnp.broadcast_to(value, len(config.seeds)), one)
 
 

@@ -44,7 +44,7 @@ def train_one(condition: dict[str, Any]) -> dict[str, Any]:
     import jax.numpy as jnp
 
     import grue
-    from grue.training.programs import build, condition_of, own_heads
+    from grue.training.programs import build, parameters_of
     from grue.training.provenance import about
 
     given = dict(condition)
@@ -56,8 +56,7 @@ def train_one(condition: dict[str, Any]) -> dict[str, Any]:
         average_over=given["steps"],
         **given,
     )
-    heads = own_heads(config)
-    built, own = build(config, heads, many=False), condition_of(config, heads)
+    built, own = build(config, config.heads_in_use, many=False), parameters_of(config)
     run = built.program.init(jnp.int32(seed), own)
     for step in range(0, config.steps, config.metrics_every):
         learn = step >= config.learning_starts

@@ -257,18 +257,6 @@ def test_where_a_story_lies_is_not_in_a_record() -> None:
     assert (left.seeds, left.story) == ((2,), "/c")
 
 
-def test_records_of_an_earlier_grue_have_no_failures(tmp_path: Path) -> None:
-    """Nothing failed then, so that a new seed joins them."""
-    path = write_record(with_about(hand_made(0)), tmp_path)
-    values = json.loads(path.read_text())
-    del values["columns"]["failures"]
-    path.write_text(json.dumps(values))
-    (old,) = read_records([path])
-    assert old.columns["failures"].tolist() == [[0, 0]]
-    (both,) = merged([old, with_about(hand_made(1))])
-    assert both.seeds == (0, 1)
-
-
 @pytest.mark.parametrize(
     ("change", "why"),
     [

@@ -282,11 +282,11 @@ def test_load_state(folder: Path, heads: int) -> None:
     tree = jax.tree.map(lambda leaf: np.full(leaf.shape, 1, leaf.dtype), whole)
     checkpoint.save(folder / "checkpoint", 300, tree, {"heads": heads})
     checkpoint.save(folder / "checkpoint", 400, tree, {"heads": heads})
-    env, agent, state, condition, step = runs.load_state(str(folder))
+    env, agent, state, parameters, step = runs.load_state(str(folder))
     assert step == 400
     assert agent.heads == heads
     assert env.commands == grue.load("saladworld-1").commands
-    assert int(condition.heads) == 1
+    assert int(parameters.heads) == 1
     assert state.learned.network.context.bias.shape == (heads, 32)
     assert jax.tree.structure(state) == jax.tree.structure(template.agent)
 
@@ -296,36 +296,60 @@ def test_load_state(folder: Path, heads: int) -> None:
 
 def test_about() -> None:
     told = about()
-    assert list(told) == [*("commit", "grue", "python", "jax", "jaxlib", "equinox", "device")]
+    assert list(told) == [
+        *("commit", "changed_tree", "grue", "python", "jax", "jaxlib", "equinox", "device")
+    ]
     assert told["grue"] == grue.__version__
     assert told["jax"] == jax.__version__
     assert told["python"] == ".".join(map(str, sys.version_info[:3]))
 
 
-def test_the_commit_of_a_checkout(tmp_path: Path) -> None:
-    commits = [character * 40 for character in "abc"]
-    git = tmp_path / ".git"
-    assert commit_of(tmp_path) is None
-    git.mkdir()
-    (git / "HEAD").write_text(commits[0] + "\n")
-    assert commit_of(tmp_path) is None  # Somebody else's repository.
-    (tmp_path / "src" / "grue").mkdir(parents=True)
-    assert commit_of(tmp_path) == commits[0]
-    (git / "HEAD").write_text("ref: refs/heads/main\n")
-    assert commit_of(tmp_path) is None
-    (git / "packed-refs").write_text(f"# pack-refs\n{commits[1]} refs/heads/main\n")
-    assert commit_of(tmp_path) == commits[1]
-    (git / "refs" / "heads").mkdir(parents=True)
-    (git / "refs" / "heads" / "main").write_text(commits[2] + "\n")
-    assert commit_of(tmp_path) == commits[2]
+def git(folder: Path, *arguments: str) -> str:
+    who = ["-c", "user.name=a", "-c", "user.email=a@b.example", "-c", "commit.gpgsign=false"]
+    command = ["git", "-C", str(folder), *who, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
-    tree = tmp_path / "tree"
-    (tree / "src" / "grue").mkdir(parents=True)
-    (git / "worktrees" / "tree").mkdir(parents=True)
-    (tree / ".git").write_text(f"gitdir: {git}/worktrees/tree\n")
-    (git / "worktrees" / "tree" / "HEAD").write_text("ref: refs/heads/main\n")
-    (git / "worktrees" / "tree" / "commondir").write_text("../..\n")
-    assert commit_of(tree) == commits[2]
+
+def test_the_commit_of_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GRUE_COMMIT", raising=False)
+    checkout, code = tmp_path / "checkout", tmp_path / "checkout" / "src" / "grue" / "code.py"
+    checkout.mkdir()
+    git(checkout, "init", "-q")
+    git(checkout, "commit", "-q", "--allow-empty", "-m", "first")
+    assert commit_of(checkout) == (None, None)  # Somebody else's repository.
+    code.parent.mkdir(parents=True)
+    code.write_text("x = 1\n")
+    first = git(checkout, "rev-parse", "HEAD")
+    assert commit_of(checkout) == (first, True)
+    git(checkout, "add", ".")
+    git(checkout, "commit", "-q", "-m", "second")
+    second = git(checkout, "rev-parse", "HEAD")
+    assert second != first
+    assert commit_of(checkout) == (second, False)
+    code.write_text("x = 2\n")
+    assert commit_of(checkout) == (second, True)
+    git(checkout, "worktree", "add", "-q", str(tmp_path / "tree"))
+    assert commit_of(tmp_path / "tree") == (second, False)
+
+    # A copy of the sources inside another repository.
+    copy = checkout / "copy"
+    (copy / "src" / "grue").mkdir(parents=True)
+    assert commit_of(copy) == (None, None)
+
+
+def test_where_git_cannot_answer_the_variable_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GRUE_COMMIT", "abc")
+    assert commit_of(tmp_path) == ("abc", None)
+    (tmp_path / "src" / "grue").mkdir(parents=True)
+    assert commit_of(tmp_path) == ("abc", None)
+    # With git it is asked, whatever the variable says.
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "commit", "-q", "--allow-empty", "-m", "first")
+    assert commit_of(tmp_path) == (git(tmp_path, "rev-parse", "HEAD"), False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert commit_of(tmp_path) == ("abc", None)
 
 
 def test_a_games_path_means_the_same_from_any_folder(tmp_path: Path, monkeypatch) -> None:

@@ -33,7 +33,8 @@ def commit_of(checkout: Path) -> tuple[str | None, bool | None]:
 
     On a machine without git ``GRUE_COMMIT`` may name the commit.
     """
-    if not (checkout / "src" / "grue").is_dir():
+    # A copy inside somebody else's repository has no commit.
+    if not (checkout / "src" / "grue").is_dir() or not (checkout / ".git").exists():
         return os.environ.get(VARIABLE), None
     commit = _git(checkout, "rev-parse", "HEAD")
     changes = _git(checkout, "status", "--porcelain")

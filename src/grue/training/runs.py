@@ -15,7 +15,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -233,10 +233,10 @@ def check_same(folder: Path, config: TrainConfig, game_hash: str) -> None:
             f"{folder} was trained on another {config.game}: its files have changed since; "
             "train into another --out"
         )
-    stored = replace(stored, story=config.story)
-    if replace(stored, steps=config.steps) == config and config.steps >= stored.steps:
-        return
-    before, after = stored.flat(), config.flat()
+    after = config.flat()
+    before = {**stored.flat(), "story": config.story}
+    if config.steps >= stored.steps:
+        before["steps"] = config.steps
     for name in {**before, **after}:
         was, now = before.get(name), after.get(name)
         if was != now:
