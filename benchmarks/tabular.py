@@ -72,7 +72,7 @@ def train(config: TrainConfig) -> Record:
     }
     record = record_of(
         [
-            Curves(config.of_seed(seed), seed, metrics.columns(rows[i], config.kind))
+            Curves(config.of_seed(seed), seed, metrics.columns(rows[i], config))
             for i, seed in enumerate(config.seeds)
         ]
     )

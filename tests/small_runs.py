@@ -40,7 +40,7 @@ ARGUMENTS += [word for name, value in SETTINGS.items() for word in ("--set", f"{
 
 def config(**values: Any) -> TrainConfig:
     condition = {"agent": "sc", "gate": "masking", "steps": 2000} | values
-    own = known_to(condition["agent"], condition["gate"], SETTINGS)
+    own = known_to(condition, SETTINGS)
     return TrainConfig(**{**own, **condition})
 
 

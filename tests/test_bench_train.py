@@ -18,7 +18,7 @@ SMALL = dict(SCALES["smoke"].settings)
 
 
 def options(**more: object) -> list[str]:
-    given = {**known_to("drqn", "masking", SMALL), **more}
+    given = {**known_to({"agent": "drqn", "gate": "masking"}, SMALL), **more}
     return [part for name, value in given.items() for part in ("--set", f"{name}={value}")]
 
 
@@ -53,7 +53,7 @@ def test_the_median_counts() -> None:
 
 def test_the_work_of_an_update(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("grue.training.bench.WARM_UP", 400)
-    bench = Bench([TrainConfig(agent="drqn", **known_to("drqn", "none", SMALL))], 1)
+    bench = Bench([TrainConfig(agent="drqn", **known_to({"agent": "drqn"}, SMALL))], 1)
     # θ twice over 4 · 8 rows backward and once forward, θ⁻ over 4 · 9; 4 · 6 and 4 · 7 scored.
     context = 2 * (2 * 8 + 16) * 64 * (3 * 32 + 36)
     scorer = 2 * (16 * 16 + 16 * 8) * (3 * 24 + 28)
@@ -74,10 +74,13 @@ def test_the_work_of_an_update(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--runs", "0"], "--runs takes numbers from 1 on"),
         (["--games", "saladworld-9"], "saladworld-9"),
         (["--set", "contxt=3"], "the nearest is 'context'"),
-        (["--set", "table_rows=3"], "table_rows is a setting of tabular, li-tabular, not of drqn"),
+        (
+            ["--set", "table_rows=3"],
+            "table_rows is a setting of the agent tabular, li-tabular, not of drqn",
+        ),
         (
             ["--gates", "none", "--set", "softness=0"],
-            "softness is a setting of the gates dropout, masking, not of none",
+            "softness is a setting of the gate dropout, masking, not of none",
         ),
         (
             ["--gates", "none,masking", "--runs", "2", "--set", "threshold=0.5"],

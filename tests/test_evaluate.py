@@ -265,7 +265,8 @@ def test_wrong_values_are_refused(values: dict, says: str, trained: Trained) -> 
 
 def winning(trained: Trained) -> tuple[Evaluation, int]:
     given = trained._replace(parameters=parameters_with("oracle"))
-    played = play_episodes(*given, TINY, episodes=60, epsilon=1.0)
+    config = dataclasses.replace(TINY, gate="oracle")
+    played = play_episodes(*given, config, episodes=60, epsilon=1.0)
     return played, int(np.flatnonzero(played.won)[0])
 
 
@@ -478,7 +479,10 @@ def same_play(told: list[tuple], record: tuple[PlayedStep, ...]) -> None:
         assert [t.command for t in top[:3]] == [t.command for t in step.top]
         for name in ("value", "admissibility"):
             ours, theirs = ([getattr(t, name) for t in each] for each in (top[:3], step.top))
-            assert ours == pytest.approx(theirs, rel=1e-4, abs=1e-5)
+            if None in ours:
+                assert ours == theirs
+            else:
+                assert ours == pytest.approx(theirs, rel=1e-4, abs=1e-5)
 
 
 def test_the_player_plays_what_evaluation_plays(folder: Path) -> None:

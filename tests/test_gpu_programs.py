@@ -10,7 +10,7 @@ import pytest
 
 from grue.agents.kernels import select
 from grue.agents.registry import Setup
-from grue.training.algorithm import make_program
+from grue.training.algorithm import Algorithm
 from grue.training.breakdown import own_times
 from grue.training.config import TrainConfig
 from grue.training.programs import game_of, parameters_of, program_key
@@ -31,7 +31,7 @@ def test_training_is_lowered_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     env = game_of(config)
     kind, key = config.kind, program_key(config)
     agent = kind.make(Setup(env, key.settings, key.gates, 5))
-    program = make_program(env, agent, key.settings, kind.metrics, many=True)
+    program = Algorithm(env, agent, key.settings, kind.metrics, many=True).program()
     parameters = jax.tree.map(lambda leaf: jnp.stack([leaf] * 2), parameters_of(config))
     run = jax.eval_shape(program.init, jnp.arange(2), parameters)
     traced = program.advance.trace(run, jnp.int32(0), True, config.target_every)

@@ -16,8 +16,8 @@ def member(
 ) -> Member:
     config = replace(CONFIG, seeds=(seed,), **values)
     heads = 1 if config.agent == "drqn" else 5
-    notes = {"heads": heads, "together": list(together)} if saved else {}
-    return Member(f"{config.agent}{seed}", config, heads, None, saved, notes)
+    notes = {"heads": heads, "explorers": [["none", {}]], "together": list(together)}
+    return Member(f"{config.agent}{seed}", config, heads, None, saved, notes if saved else {})
 
 
 def planned(

@@ -18,8 +18,8 @@ from grue.training.config import TrainConfig
 from grue.training.events import Events
 from grue.training.metrics import MetricsRow, columns_of, fault, make_row
 
-KIND = CONFIG.kind
-COLUMNS = ("step", "seed", *(metric.name for metric in columns_of(KIND)))
+TABULAR = TrainConfig(agent="tabular", gate="oracle", metrics_every=100, average_over=300)
+COLUMNS = ("step", "seed", *(metric.name for metric in columns_of(CONFIG)))
 
 # Rows of metrics
 
@@ -53,19 +53,18 @@ def test_a_row() -> None:
 def test_the_columns_of_an_agent() -> None:
     """What an agent neither declares nor estimates is no column of its runs."""
     learned = ("q_loss", "classifier_loss", "classifier_accuracy", "precision", "recall")
-    plain = TrainConfig(agent="tabular", gate="oracle", metrics_every=100, average_over=300)
-    row = make_row(plain, 100, sums(), 1, [])
+    row = make_row(TABULAR, 100, sums(), 1, [])
     assert tuple(row) == tuple(name for name in COLUMNS if name not in learned)
-    assert fault(row, AGENTS["tabular"]) == ""
-    assert fault(row, KIND) == "q_loss is missing"
-    assert tuple(metrics.columns([row], AGENTS["tabular"])) == tuple(row)
-    assert metrics.averaged(KIND) == [
+    assert fault(row, TABULAR) == ""
+    assert fault(row, CONFIG) == "q_loss is missing"
+    assert tuple(metrics.columns([row], TABULAR)) == tuple(row)
+    assert metrics.averaged(CONFIG) == [
         *("score", "fraction", *learned, "candidates", "admissible_commands", "admissible")
     ]
-    assert metrics.averaged(AGENTS["tabular"]) == [
+    assert metrics.averaged(TABULAR) == [
         *("score", "fraction", "candidates", "admissible_commands", "admissible")
     ]
-    assert metrics.whole(KIND) == ["step", "seed", "episodes", "wins", "updates", "failures"]
+    assert metrics.whole(CONFIG) == ["step", "seed", "episodes", "wins", "updates", "failures"]
 
 
 @pytest.mark.parametrize(
@@ -81,12 +80,17 @@ def test_the_columns_of_an_agent() -> None:
     ],
 )
 def test_rows_that_are_damaged(name: str, value: Any, why: str) -> None:
-    assert fault({**rows(1)[0], name: value}, KIND) == why
+    assert fault({**rows(1)[0], name: value}, CONFIG) == why
 
 
 def test_spans_of_declared_columns() -> None:
     """A mean over steps, over ended episodes and over updates, and a sum."""
-    declared = {"by_step": "step", "by_episode": "episode", "by_update": "update", "many": "count"}
+    declared: dict[str, Any] = {
+        "by_step": "step",
+        "by_episode": "episode",
+        "by_update": "update",
+        "many": "count",
+    }
     own = tuple(Metric(name, "", per) for name, per in declared.items())
     AGENTS.add("of-four", AgentKind(AGENTS["tabular"].make, metrics=own))
     try:
@@ -127,7 +131,7 @@ def test_the_moving_average_is_over_episodes() -> None:
     assert [row["score_average"] for row in made] == [10, 10, 2, 3, 3, 15, None]
     assert [row["fraction_average"] for row in made] == [0.5, 0.5, 0.1, 0.15, 0.15, 0.75, None]
 
-    table = metrics.columns(made, KIND)
+    table = metrics.columns(made, CONFIG)
     for name in ("score", "fraction"):
         steps, curve = metrics.moving_average(table, name, CONFIG)
         np.testing.assert_array_equal(steps, np.arange(100, 800, 100))
@@ -138,20 +142,20 @@ def test_other_columns_are_averaged_over_rows() -> None:
     made = rows(4)
     for row, loss in zip(made, [None, 1.0, 2.0, 4.5], strict=True):
         row["q_loss"] = loss
-    steps, curve = metrics.moving_average(metrics.columns(made, KIND), "q_loss", CONFIG)
+    steps, curve = metrics.moving_average(metrics.columns(made, CONFIG), "q_loss", CONFIG)
     np.testing.assert_array_equal(steps, [100, 200, 300, 400])
     np.testing.assert_array_equal(curve, [np.nan, 1.0, 1.5, 2.5])
     with pytest.raises(grue.UsageError, match="there is no curve 'loss'; there are score, frac"):
-        metrics.moving_average(metrics.columns(made, KIND), "loss", CONFIG)
+        metrics.moving_average(metrics.columns(made, CONFIG), "loss", CONFIG)
 
 
 def test_columns() -> None:
-    table = metrics.columns(rows(3, episodes=0), KIND)
+    table = metrics.columns(rows(3, episodes=0), CONFIG)
     assert tuple(table) == COLUMNS
     assert table["step"].dtype == np.int64
     np.testing.assert_array_equal(table["score"], [np.nan] * 3)
     assert table["heads"].shape == (3, 5)
-    empty = metrics.columns([], KIND)
+    empty = metrics.columns([], CONFIG)
     assert {len(column) for column in empty.values()} == {0}
     assert empty["heads"].shape == (0, 0)
 

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from grue.agents.catalogue import AGENTS
 from grue.errors import BrokenFileError, UsageError
 from grue.experiments.conditions import Condition
 from grue.experiments.records import (
@@ -29,7 +28,7 @@ from grue.training.metrics import columns, columns_of
 from grue.training.runs import Curves, create
 
 NAN = float("nan")
-COLUMNS = ("step", "seed", *(metric.name for metric in columns_of(AGENTS["sc"])))
+COLUMNS = ("step", "seed", *(metric.name for metric in columns_of(TrainConfig())))
 
 
 # Thinning

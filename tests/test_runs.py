@@ -77,7 +77,7 @@ def test_a_new_folder(folder: Path) -> None:
     assert names(folder) == {"config.json", "checkpoint"}
     assert names(folder.parent) == {folder.name}
     stored = json.loads((folder / "config.json").read_text())
-    assert list(stored) == [*names_for(CONFIG.agent, CONFIG.gate), "about"]
+    assert list(stored) == [*names_for(CONFIG.flat()), "about"]
     assert stored == {**CONFIG.to_json(), "about": ABOUT}
     run = read_run(folder)
     assert (run.config, run.seed, run.about, run.folder) == (CONFIG, 0, ABOUT, folder)
@@ -280,8 +280,8 @@ def test_load_state(folder: Path, heads: int) -> None:
     template = jax.eval_shape(built.program.init, jnp.int32(0), parameters_of(config))
     whole = jax.eval_shape(checkpoint.without_keys, template)
     tree = jax.tree.map(lambda leaf: np.full(leaf.shape, 1, leaf.dtype), whole)
-    checkpoint.save(folder / "checkpoint", 300, tree, {"heads": heads})
-    checkpoint.save(folder / "checkpoint", 400, tree, {"heads": heads})
+    checkpoint.save(folder / "checkpoint", 300, tree, {"heads": heads, "explorers": [["none", {}]]})
+    checkpoint.save(folder / "checkpoint", 400, tree, {"heads": heads, "explorers": [["none", {}]]})
     env, agent, state, parameters, step = runs.load_state(str(folder))
     assert step == 400
     assert agent.heads == heads

@@ -25,7 +25,7 @@ from grue.agents.tabular import Table, TabularAgent, TabularSettings
 from grue.engine.compiled import CompiledEnv
 from grue.engine.make import make
 from grue.errors import UsageError
-from grue.training.algorithm import Program, Run, Sums, make_program
+from grue.training.algorithm import Algorithm, Program, Run, Sums
 from grue.training.config import TrainConfig
 
 ENV = make("saladworld-2", "compiled")
@@ -400,7 +400,7 @@ def program(many: bool) -> tuple[TabularAgent, Program]:
     """``li-tabular`` on the first level, with a table of a shape that nothing else has."""
     made = setup(make("saladworld-1", "compiled"), table_rows=77, epsilon_steps=5_000)
     agent = TabularAgent(made, look_and_inventory=True)
-    return agent, make_program(made.env, agent, made.settings, (), many)
+    return agent, Algorithm(made.env, agent, made.settings, (), many).program()
 
 
 def trained(seeds: list[int], steps: int) -> tuple[Run, Sums]:

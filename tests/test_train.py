@@ -29,7 +29,7 @@ from grue.training import train as host
 from grue.training.algorithm import Program, Run, Sums
 from grue.training.checkpoint import saved_steps
 from grue.training.metrics import MetricsRow
-from grue.training.programs import Built, open_game, program_key
+from grue.training.programs import Built, game_of, program_key
 from grue.training.progress import Display
 from grue.training.train import Interrupted, _pause, train, train_all
 
@@ -52,7 +52,7 @@ class Counting:
         self.copies: list[int] = []
 
     def build(self, config: TrainConfig, heads: int, many: bool) -> Built:
-        env = open_game(config.game, config.episode_steps)
+        env = game_of(config)
         key = program_key(config)
         agent = key.make(Setup(env, key.settings, key.gates, heads))
         return Built(env, agent, Program(self.init, self.advance, self.copy_to_target))

@@ -34,7 +34,7 @@ def test_the_defaults_are_the_papers() -> None:
 def test_presets() -> None:
     small = TrainConfig.preset("small", agent="drqn", context=32)
     assert (small.agent, small.context, small.steps) == ("drqn", 32, 20_000)
-    names = names_for("drqn", "none")
+    names = names_for({"agent": "drqn"})
     changed = {name for name in names if getattr(small, name) != _default(name)}
     # The rest of the preset is for other agents.
     assert changed == {name for name in PRESETS["small"] if name in names} | {"agent"}
@@ -43,7 +43,7 @@ def test_presets() -> None:
         assert {name for name in PRESETS["small"] if name in own} == {
             name for name, value in PRESETS["small"].items() if own.get(name) == value
         }
-    used = [name for agent in AGENTS for name in names_for(agent, "none")]
+    used = [name for agent in AGENTS for name in names_for({"agent": agent})]
     assert set(PRESETS["small"]) <= set(used)
     with pytest.raises(grue.UsageError, match="there is no preset 'tiny'; there are paper, small"):
         TrainConfig.preset("tiny")
@@ -67,7 +67,7 @@ def test_json_goes_there_and_back() -> None:
 @pytest.mark.parametrize("agent", AGENTS)
 def test_json_holds_the_settings_of_the_agent_and_the_gate_alone(agent: str) -> None:
     stored = TrainConfig(agent=agent).to_json()
-    assert list(stored) == names_for(agent, "none")
+    assert list(stored) == names_for({"agent": agent})
     assert ("context" in stored) == (agent in ("drqn", "sc"))
     assert ("table_rows" in stored) == (agent in ("tabular", "li-tabular"))
     assert ("value_filters" in stored) == (agent == "ae-dqn")

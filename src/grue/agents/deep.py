@@ -77,8 +77,9 @@ METRICS = (
 class Kept(NamedTuple):
     replay: EpisodicReplay
     contexts: ScoreContexts
+    explorers: tuple[Any, ...]
     own: Any
-    """The explorers', or that of an agent of your own."""
+    """Of an agent of your own."""
 
 
 class DeepAgent(Agent):
@@ -112,28 +113,21 @@ class DeepAgent(Agent):
 
     def own_state(self) -> Any:
         """What it keeps over a run beside the replay memory."""
-        return self.explorers.init()
+        return ()
 
     def fields(self) -> Mapping[str, jax.ShapeDtypeStruct]:
         """Further fields of a step in the replay memory: shape and type of each."""
-        return self.explorers.fields()
+        return {}
 
     def notice(
-        self,
-        own: Any,
-        before: Episode,
-        action: Int[Array, ""],
-        after: Episode,
-        parameters: RunParameters,
+        self, own: Any, before: Episode, action: Int[Array, ""], after: Episode
     ) -> tuple[Any, Fields, Told]:
         """Its own state after a step, the step's further fields, and declared metrics."""
-        return self.explorers.notice(own, before, action, after, parameters.explorer)
+        return own, {}, {}
 
-    def rewards(
-        self, own: Any, steps: ReplayStep, parameters: RunParameters
-    ) -> Float[Array, "batch steps"]:
+    def rewards(self, own: Any, steps: ReplayStep) -> Float[Array, "batch steps"]:
         """What is learned from; the replay memory is balanced by the game's reward alone."""
-        return self.explorers.rewards(own, steps, parameters.explorer)
+        return steps.reward
 
     # The eight functions of an agent
 
@@ -145,10 +139,12 @@ class DeepAgent(Agent):
             self.observation_length,
             self.sizes.words,
             commands=self.sizes.commands if self.settings.oracle_in_targets else 0,
-            fields=self.fields(),
+            fields={**self.fields(), **self.explorers.fields()},
         )
         learned = learner.init(network, self.settings.precision)
-        return AgentState(learned, Kept(memory, contexts.init(), self.own_state()))
+        return AgentState(
+            learned, Kept(memory, contexts.init(), self.explorers.init(), self.own_state())
+        )
 
     def start(self, state: AgentState) -> Memory:
         return state.learned.network.memory()
@@ -160,8 +156,8 @@ class DeepAgent(Agent):
         parameters: RunParameters,
         epsilon: Float[Array, ""],
     ) -> Float[Array, ""]:
-        own, score = state.kept.own, episode.seen.score
-        return self.explorers.epsilon(own, epsilon, score, parameters.explorer)
+        known, score = state.kept.explorers, episode.seen.score
+        return self.explorers.epsilon(known, epsilon, score, parameters.explorer)
 
     def act(
         self,
@@ -204,7 +200,10 @@ class DeepAgent(Agent):
             each.admissible_set if self.settings.oracle_in_targets else None
             for each in (seen, step)
         )
-        own, fields, told = self.notice(state.kept.own, before, action, after, parameters)
+        own, fields, told = self.notice(state.kept.own, before, action, after)
+        known, more, bonus = self.explorers.notice(
+            state.kept.explorers, before, action, after, parameters.explorer
+        )
         row = ReplayStep(
             seen.observation,
             seen.score,
@@ -213,12 +212,13 @@ class DeepAgent(Agent):
             step.admissible,
             step.terminated,
             now,
-            fields,
+            fields | more,
         )
         last = row._replace(observation=step.observation, score=step.score, admissible_set=then)
         over = step.terminated | step.truncated
         memory = replay.add(state.kept.replay, row, last, over)
-        return state._replace(kept=state.kept._replace(replay=memory, own=own)), told
+        kept = state.kept._replace(replay=memory, explorers=known, own=own)
+        return state._replace(kept=kept), told | bonus
 
     def update(
         self, state: AgentState, parameters: RunParameters, key: PRNGKeyArray
@@ -226,7 +226,10 @@ class DeepAgent(Agent):
         """A minibatch from D, then gradient descent on L(θ)."""
         with jax.named_scope("sample"):
             batch = self.sample(state, parameters, key)
-        rows = batch.rows._replace(reward=self.rewards(state.kept.own, batch.rows, parameters))
+        known, number = state.kept.explorers, parameters.explorer
+        reward = self.rewards(state.kept.own, batch.rows)
+        rows = batch.rows._replace(reward=reward)
+        rows = rows._replace(reward=self.explorers.rewards(known, rows, number))
         learning = Learning(self.settings, self.gates, parameters, self.look)
         return learner.update(
             state.learned,

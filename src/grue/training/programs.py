@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,11 +17,11 @@ from grue.agents.registry import Metric, Setup
 from grue.agents.settings import AgentSettings
 from grue.engine.compiled import CompiledEnv
 from grue.engine.environment import Environment
-from grue.engine.make import compiled, make
+from grue.engine.make import compiled
 from grue.engine.pooled import PooledEnv
 from grue.errors import CannotCompileError, UsageError
 from grue.files import expanded
-from grue.games.gamefile import SUFFIX
+from grue.games.gamefile import SUFFIX, CompiledGame, load_compiled
 from grue.games.playable import Playable
 from grue.games.registry import known_names, load
 from grue.training.algorithm import Algorithm, Program
@@ -74,37 +74,42 @@ def check_trainable(config: TrainConfig) -> None:
 
 
 def game_of(config: TrainConfig) -> Environment:
-    """The game of a config: always the same one, so that its programs are compiled once."""
-    return open_game(
-        config.game,
-        config.episode_steps,
-        config.story,
-        config.commands,
-        config.game_seed,
-        config.kind.look_and_inventory,
-    )
+    """The environment of a config: the same one as long as the game's files do not change."""
+    if config.game.endswith(SUFFIX):
+        arrays = load_compiled(expanded(config.game))
+        return _environment(_Opened(arrays.header["game_hash"], config.episode_steps, found=arrays))
+    found = load(config.game, config.story, config.commands)
+    informed = config.kind.look_and_inventory
+    chosen = config.episode_steps, config.game_seed, informed, found.commands
+    return _environment(_Opened(found.digest, *chosen, name=config.game, found=found))
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """What an environment is made from. Equal where the files and the options are."""
+
+    digest: str
+    episode_steps: int | None
+    game_seed: int | None = None
+    informed: bool = False
+    commands: tuple[str, ...] = ()
+    name: str = field(default="", compare=False)
+    found: Any = field(default=None, compare=False)
 
 
 @lru_cache(maxsize=8)
-def open_game(
-    game: str,
-    episode_steps: int | None = None,
-    story: str | None = None,
-    commands: str | None = None,
-    game_seed: int | None = None,
-    informed: bool = False,
-) -> Environment:
-    """A game to train on: compiled if it can be, else hosted."""
-    if game.endswith(SUFFIX):
-        return make(game, "compiled", episode_steps)
-    found: Playable = load(game, story, commands)
+def _environment(opened: _Opened) -> Environment:
+    """Compiled if it can be, else hosted."""
+    if isinstance(opened.found, CompiledGame):
+        return CompiledEnv(opened.found, opened.episode_steps)
+    game: Playable = opened.found
     try:
-        return CompiledEnv(compiled(found), episode_steps)
+        return CompiledEnv(compiled(game), opened.episode_steps)
     except CannotCompileError as error:
         why = str(error)
-    _check_score(game, found.knows.score_refusal)
-    env = PooledEnv(found, episode_steps, game_seed, informed, why=why)
-    _check_score(game, env.knows.score_refusal)
+    _check_score(opened.name, game.knows.score_refusal)
+    env = PooledEnv(game, opened.episode_steps, opened.game_seed, opened.informed, why=why)
+    _check_score(opened.name, env.knows.score_refusal)
     return env
 
 
