@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import grue
+from grue.agents.kernels import layout
 from grue.files import PARTIAL
 from grue.training import checkpoint
 from grue.training.checkpoint import load, path_of, read_header, save, saved_steps
@@ -313,9 +314,63 @@ def test_weights_go_from_device_to_device(
         np.testing.assert_array_equal(np.asarray(one), np.asarray(two))
 
 
-def test_an_earlier_grues_heads_that_were_used(tmp_path: Path) -> None:
-    """It noted whether, which is all that one Adam for all heads asks."""
-    path = save(tmp_path, 8, {"optimiser": {"touched": np.array([True, False, True])}}, {})
-    template = {"optimiser": {"uses": np.zeros(3, np.int32)}}
-    found = load(path, template)["optimiser"]["uses"]
-    assert (found.dtype, found.tolist()) == (np.int32, [1, 0, 1])
+HEADS = 12
+"""More than ten: as names they would be sorted otherwise."""
+
+
+def laid_out(prefix: str, on_gpu: bool) -> dict[str, np.ndarray]:
+    """The arrays of a learner as a checkpoint holds them, bfloat16 as its bits."""
+    chance = np.random.default_rng(0)
+    theta, moment = (chance.normal(size=(HEADS, 3, 2)).astype(np.float32) for _ in range(2))
+    # What bfloat16 can hold: both devices have the same θ⁻ then.
+    target = theta.astype(jnp.bfloat16).astype(np.float32)
+    places = {"network/context": theta, "target/context": target, "optimiser/first/context": moment}
+    arrays = {f"{prefix}kept/count": np.arange(3)}
+    for place, whole in places.items():
+        name = f"{prefix}learned/{place}/weights"
+        if on_gpu:
+            half = "target" in place
+            arrays[name] = whole.astype(jnp.bfloat16).view(np.uint16) if half else whole
+        else:
+            arrays |= {f"{name}/{k}": head for k, head in enumerate(whole)}
+        arrays[name.replace("weights", "bias")] = np.arange(HEADS, dtype=np.float32)
+    if on_gpu:
+        working = theta.astype(jnp.bfloat16).view(np.uint16)
+        arrays[f"{prefix}learned/working/weights"] = working
+    return arrays
+
+
+def in_memory(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """With bfloat16 in place of its bits: what a device asks for."""
+    return {
+        name: array.view(jnp.bfloat16) if array.dtype == np.uint16 else array
+        for name, array in arrays.items()
+    }
+
+
+@pytest.mark.parametrize("prefix", ["", "agent/"])
+@pytest.mark.parametrize("to_gpu", [False, True])
+@pytest.mark.parametrize("from_gpu", [False, True])
+def test_layouts_of_both_devices(from_gpu: bool, to_gpu: bool, prefix: str) -> None:
+    stored, wanted = laid_out(prefix, from_gpu), in_memory(laid_out(prefix, to_gpu))
+    shapes = {name: jax.ShapeDtypeStruct(a.shape, a.dtype) for name, a in wanted.items()}
+    names = list(stored)
+    found = layout.adapted(stored, shapes)
+    assert list(stored) == names
+    assert found.keys() == wanted.keys()
+    for name, array in wanted.items():
+        assert (found[name].dtype, found[name].shape) == (array.dtype, array.shape), name
+        np.testing.assert_array_equal(
+            found[name].astype(np.float32), array.astype(np.float32), err_msg=name
+        )
+
+
+def test_what_another_layout_lacks_stays_missing() -> None:
+    """It is for the checkpoint to refuse."""
+    stored, wanted = laid_out("", False), in_memory(laid_out("", True))
+    lacking = {name: a for name, a in stored.items() if "network/context/weights" not in name}
+    found = layout.adapted(lacking, wanted)
+    assert wanted.keys() - found.keys() == {
+        "learned/network/context/weights",
+        "learned/working/weights",
+    }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,19 +11,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from grue.agents import contexts
 from grue.agents import replay as memory
-from grue.agents.replay import EpisodicReplay, Row, Sequences
+from grue.agents.agent import AgentState
+from grue.agents.deep import DeepAgent, Kept
+from grue.agents.registry import Setup
+from grue.agents.replay import EpisodicReplay, ReplayStep, Sequences
+from grue.training.config import TrainConfig
+from grue.training.programs import parameters_of, program_key
 
 LENGTH = 4
 add = jax.jit(memory.add)
 WORDS = 30_000
-sample = jax.jit(memory.sample, static_argnames=("batch", "length"))
+sample = jax.jit(memory.sample, static_argnames=("batch", "length", "shortest"))
 
 
-def row(episode: int, step: int, reward: float = 0.0, terminated: bool = False) -> Row:
+def row(episode: int, step: int, reward: float = 0.0, terminated: bool = False) -> ReplayStep:
     """A row that tells which it is: the score is the episode, the action the step."""
     observation = jnp.full(LENGTH, 100 * episode + step, jnp.int32)
-    return Row(
+    return ReplayStep(
         observation,
         jnp.int32(episode),
         jnp.int32(step),
@@ -39,8 +47,10 @@ def store(kept: EpisodicReplay, episode: int, rewards: list[float]) -> EpisodicR
     return kept
 
 
-def draw(kept: EpisodicReplay, seed: int = 0, batch: int = 64, length: int = 5, **fractions: float):
-    return sample(jax.random.key(seed), kept, batch=batch, length=length, **fractions)
+def draw(
+    kept: EpisodicReplay, seed: int = 0, batch: int = 64, length: int = 5, **more: Any
+) -> Sequences:
+    return sample(jax.random.key(seed), kept, batch=batch, length=length, **more)
 
 
 def check_sequences(found: Sequences, lengths: dict[int, int]) -> None:
@@ -149,7 +159,7 @@ def test_as_a_list_of_episodes_would(episodes: list[list[float]], seed: int) -> 
     assert known == min(len(fitting), capacity // 4)
 
 
-@pytest.mark.parametrize("field", Row._fields[:-1])
+@pytest.mark.parametrize("field", ReplayStep._fields[:6])
 def test_every_field_comes_back(field: str) -> None:
     kept = store(memory.init(50, LENGTH, WORDS), 3, [0.0, 2.0, -1.0])
     found = draw(kept, batch=8, length=3)
@@ -168,7 +178,7 @@ def test_admissible_sets_come_back_as_they_were() -> None:
     kept = memory.init(64, LENGTH, WORDS, commands=11)
     sets = np.random.default_rng(0).random((7, 11)) < 0.4
 
-    def with_set(step: int) -> Row:
+    def with_set(step: int) -> ReplayStep:
         return row(0, step)._replace(admissible_set=jnp.asarray(sets[step]))
 
     for step in range(6):
@@ -179,3 +189,136 @@ def test_admissible_sets_come_back_as_they_were() -> None:
     for actions, possible in zip(*both, strict=True):
         np.testing.assert_array_equal(possible[:, :11], sets[actions])
         assert not possible[:, 11:].any()
+
+
+# Further fields of a step
+
+FIELDS = {
+    "bonus": jax.ShapeDtypeStruct((), jnp.float32),
+    "place": jax.ShapeDtypeStruct((2,), jnp.int32),
+    "flag": jax.ShapeDtypeStruct((), jnp.bool_),
+}
+
+
+def with_fields(episode: int, step: int, reward: float = 0.0) -> ReplayStep:
+    """Fields that tell which step they are of; the bonus is always positive."""
+    which = 100 * episode + step
+    fields = {
+        "bonus": jnp.float32(which + 0.5),
+        "place": jnp.array([episode, step], jnp.int32),
+        "flag": jnp.bool_(which % 3 == 0),
+    }
+    return row(episode, step, reward)._replace(fields=fields)
+
+
+def store_with_fields(kept: EpisodicReplay, episode: int, rewards: list[float]) -> EpisodicReplay:
+    for step, reward in enumerate(rewards):
+        following, over = with_fields(episode, step + 1), step == len(rewards) - 1
+        kept = add(kept, with_fields(episode, step, reward), following, jnp.bool_(over))
+    return kept
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=9), st.integers(0, 2**16))
+def test_further_fields_stay_with_their_step(lengths: list[int], seed: int) -> None:
+    """Also when the ring has been gone around."""
+    kept = memory.init(24, LENGTH, WORDS, fields=FIELDS)
+    for episode, length in enumerate(lengths, 1):
+        kept = store_with_fields(kept, episode, [0.0] * length)
+    found = draw(kept, seed=seed).rows
+    assert {name: array.dtype for name, array in found.fields.items()} == {
+        name: of.dtype for name, of in FIELDS.items()
+    }
+    episode, step = np.asarray(found.score), np.asarray(found.action)
+    which = 100 * episode + step
+    np.testing.assert_array_equal(found.fields["bonus"], which + 0.5)
+    np.testing.assert_array_equal(found.fields["place"], np.stack([episode, step], -1))
+    np.testing.assert_array_equal(found.fields["flag"], which % 3 == 0)
+
+
+def test_the_ring_of_the_fields_was_gone_around() -> None:
+    kept = memory.init(24, LENGTH, WORDS, fields=FIELDS)
+    for episode in range(1, 9):
+        kept = store_with_fields(kept, episode, [0.0] * 5)
+    assert int(kept.written) == 48
+    found = draw(kept).rows
+    assert set(np.asarray(found.score[:, 0]).tolist()) == {5, 6, 7, 8}
+    np.testing.assert_array_equal(found.fields["place"][..., 0], found.score)
+
+
+def test_only_the_reward_makes_an_episode_positive() -> None:
+    kept = memory.init(100, LENGTH, WORDS, fields=FIELDS)
+    kept = store_with_fields(kept, 1, [0.0, 0.0, 0.0])
+    assert (int(kept.positive.count), int(kept.negative.count)) == (0, 0)
+    kept = store_with_fields(kept, 2, [0.0, 1.0, -1.0])
+    assert (int(kept.positive.count), int(kept.negative.count)) == (1, 1)
+    found = np.asarray(draw(kept, batch=64).rows.score[:, 0])
+    assert set(found[:32].tolist()) == {2}
+    assert set(found[32:].tolist()) == {1, 2}
+
+
+# Sequences that run past the end of an episode
+
+
+def starts_and_trained(steps: int, length: int, history: int, past_end: bool) -> tuple[set, list]:
+    """Where sequences begin, and how often each step is trained on if each place is drawn once."""
+    kept = store(memory.init(64, LENGTH, WORDS), 1, [0.0] * steps)
+    shortest = history + 1 if past_end else None
+    found = draw(kept, batch=512, length=length, shortest=shortest)
+    check_sequences(found, {1: steps})
+    first, valid = np.asarray(found.rows.action[:, 0]), np.asarray(found.valid)
+    times = np.zeros(steps, int)
+    for begin in set(first.tolist()):
+        which = np.flatnonzero(first == begin)
+        assert (valid[which] == valid[which[0]]).all()
+        trained = begin + history + np.flatnonzero(valid[which[0], history:])
+        times[trained] += 1
+    return set(first.tolist()), times.tolist()
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 12), st.integers(2, 6), st.data())
+def test_past_the_end_the_last_step_counts_as_much_as_an_inner_one(
+    steps: int, length: int, data: st.DataObject
+) -> None:
+    """With 512 draws of at most 12 places all of them are met, but for one chance in 10^18."""
+    history = data.draw(st.integers(0, length - 1))
+    starts, times = starts_and_trained(steps, length, history, past_end=True)
+    assert starts == set(range(max(steps - history, 1)))
+    inner = length - history
+    # The first steps of an episode have no history: those of a sequence from its start.
+    expected = [min(max(t - history + 1, 0), inner) for t in range(steps)]
+    assert times == expected
+    if steps >= length:
+        assert times[-1] == inner == max(times)
+
+    starts, times = starts_and_trained(steps, length, history, past_end=False)
+    assert starts == set(range(max(steps - length + 1, 1)))
+    begins = range(max(steps - length + 1, 1))
+    assert times == [sum(b + history <= t < b + length for b in begins) for t in range(steps)]
+    if steps >= 2 * length:
+        assert times[-1] == 1
+
+
+def test_without_the_option_the_sequences_are_those_of_the_whole_length() -> None:
+    kept = memory.init(100, LENGTH, WORDS)
+    for episode, length in {1: 12, 2: 3, 3: 7}.items():
+        kept = store(kept, episode, [0.0] * length)
+    plain, same = draw(kept, seed=4), draw(kept, seed=4, shortest=5)
+    jax.tree.map(np.testing.assert_array_equal, plain, same)
+    shorter = draw(kept, seed=4, shortest=2)
+    assert (np.asarray(plain.rows.score) == np.asarray(shorter.rows.score)).all()
+    assert not np.array_equal(plain.valid, shorter.valid)
+
+
+@pytest.mark.parametrize("past_end", [False, True])
+def test_the_agent_samples_as_its_setting_says(past_end: bool) -> None:
+    config = TrainConfig(batch_size=512, sequence_length=5, minimum_history=2, past_end=past_end)
+    key = program_key(config)
+    agent = DeepAgent(Setup(key.env, key.settings, key.gates, 1))
+    kept = store(memory.init(64, LENGTH, WORDS), 1, [0.0] * 9)
+    state = AgentState(None, Kept(kept, contexts.init()))
+    found = jax.jit(agent.sample)(state, parameters_of(config), jax.random.key(0))
+    check_sequences(found, {1: 9})
+    # Steps 2 to 8 can be trained on; without the option a whole sequence must fit.
+    assert set(np.asarray(found.rows.action[:, 0]).tolist()) == set(range(7 if past_end else 5))
