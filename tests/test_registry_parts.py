@@ -175,7 +175,7 @@ def test_the_columns_that_an_agent_declares(together: bool) -> None:
     own = small(agent="counting", steps=1000, learning_starts=200, seeds=(0, 1), look_every=0)
     for run in train(own, together=together).runs:
         table = run.metrics
-        assert list(table) == ["step", "seed", *(metric.name for metric in columns_of(own.kind))]
+        assert list(table) == ["step", "seed", *(metric.name for metric in columns_of(own))]
         assert "q_loss" not in table
         assert "precision" not in table
         assert table["looks"].dtype == np.int64

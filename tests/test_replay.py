@@ -317,7 +317,7 @@ def test_the_agent_samples_as_its_setting_says(past_end: bool) -> None:
     key = program_key(config)
     agent = DeepAgent(Setup(key.env, key.settings, key.gates, 1))
     kept = store(memory.init(64, LENGTH, WORDS), 1, [0.0] * 9)
-    state = AgentState(None, Kept(kept, contexts.init()))
+    state = AgentState(None, Kept(kept, contexts.init(), (), ()))
     found = jax.jit(agent.sample)(state, parameters_of(config), jax.random.key(0))
     check_sequences(found, {1: 9})
     # Steps 2 to 8 can be trained on; without the option a whole sequence must fit.

@@ -177,22 +177,22 @@ def test_settings_are_attributes_and_lie_with_their_part(own_parts: None) -> Non
     [
         (
             {"agent": "tabular", "context": 8},
-            "context is a setting of drqn, sc, not of tabular",
+            "context is a setting of the agent drqn, sc, not of tabular",
         ),
         (
             {"agent": "sc", "table_rows": 8},
-            "table_rows is a setting of tabular, li-tabular, not of sc",
+            "table_rows is a setting of the agent tabular, li-tabular, not of sc",
         ),
-        ({"agent": "sc", "many": 3}, "many is a setting of sample, not of sc"),
+        ({"agent": "sc", "many": 3}, "many is a setting of the agent sample, not of sc"),
         (
             {"gate": "none", "threshold": 0.5},
-            "threshold is a setting of the gates masking, not of none",
+            "threshold is a setting of the gate masking, not of none",
         ),
         (
             {"gate": "oracle", "softness": 0.5},
-            "softness is a setting of the gates dropout, masking, not of oracle",
+            "softness is a setting of the gate dropout, masking, not of oracle",
         ),
-        ({"gate": "dropout", "threshold": 0.5}, "the gates masking, not of dropout"),
+        ({"gate": "dropout", "threshold": 0.5}, "the gate masking, not of dropout"),
         (
             {"agent": "sample", "contxt": 3},
             "there is no setting 'contxt'; the nearest is ",
@@ -213,9 +213,13 @@ def test_a_setting_of_another_is_refused_with_whose_it_is(
 
 
 def test_two_settings_of_one_name_are_refused(own_parts: None) -> None:
-    with pytest.raises(UsageError, match="sample with clashing has two settings 'share'; rename"):
+    with pytest.raises(
+        UsageError, match="two of sample, clashing, none have a setting 'share'; rename one"
+    ):
         TrainConfig(agent="sample", gate="clashing")
-    with pytest.raises(UsageError, match="sc with loop has two settings 'steps'; rename one of"):
+    with pytest.raises(
+        UsageError, match="have a setting 'steps'; rename one"
+    ):
         TrainConfig(gate="loop")
     assert TrainConfig(agent="sample").share == 0.5
     assert TrainConfig(agent="tabular", gate="clashing", share=0.75).share == 0.75
@@ -232,10 +236,14 @@ def test_what_fits_the_new_agent_of_a_changed_config_stays() -> None:
 
 def test_known_names() -> None:
     values = {"context": 8, "table_rows": 9, "softness": 0.5, "steps": 4000}
-    assert known_to("sc", "masking", values) == {"context": 8, "softness": 0.5, "steps": 4000}
-    assert known_to("tabular", "none", values) == {"table_rows": 9, "steps": 4000}
+    assert known_to({"agent": "sc", "gate": "masking"}, values) == {
+        "context": 8,
+        "softness": 0.5,
+        "steps": 4000,
+    }
+    assert known_to({"agent": "tabular"}, values) == {"table_rows": 9, "steps": 4000}
     for agent in AGENTS:
-        names = names_for(agent, "masking")
+        names = names_for({"agent": agent, "gate": "masking"})
         assert len(set(names)) == len(names)
         assert set(names) <= set(all_settings())
 
@@ -264,17 +272,17 @@ def test_each_setting_goes_to_those_that_have_it() -> None:
         (
             {"agent": "sc,drqn"},
             "table_rows=9",
-            "table_rows is a setting of tabular, li-tabular, not of sc",
+            "table_rows is a setting of the agent tabular, li-tabular, not of sc",
         ),
         (
             {"agent": "tabular,ae-dqn"},
             "context=9",
-            "context is a setting of drqn, sc, not of tabular",
+            "context is a setting of the agent drqn, sc, not of tabular",
         ),
         (
             {"agent": "sc", "gate": "none,oracle"},
             "softness=0",
-            "softness is a setting of the gates dropout, masking, not of none",
+            "softness is a setting of the gate dropout, masking, not of none",
         ),
     ],
 )

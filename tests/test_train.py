@@ -51,10 +51,10 @@ class Counting:
         self.calls: list[tuple[int, bool, int]] = []
         self.copies: list[int] = []
 
-    def build(self, config: TrainConfig, heads: int, many: bool) -> Built:
+    def build(self, config: TrainConfig, heads: int, many: bool, explorers: Any) -> Built:
         env = game_of(config)
         key = program_key(config)
-        agent = key.make(Setup(env, key.settings, key.gates, heads))
+        agent = key.make(Setup(env, key.settings, key.gates, heads, explorers))
         return Built(env, agent, Program(self.init, self.advance, self.copy_to_target))
 
     def init(self, seed: Any, parameters: RunParameters) -> Run:
