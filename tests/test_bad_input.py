@@ -104,7 +104,7 @@ def test_files_that_are_no_story(story: Path, tmp_path: Path, capsys) -> None:
 
 def test_a_story_without_its_json(story: Path, capsys) -> None:
     story.with_suffix(".json").unlink()
-    assert "its world is not known" in complaint(["map", str(story)], 2, capsys)
+    assert "its world is unknown" in complaint(["map", str(story)], 2, capsys)
     assert "its .json beside it" in complaint(["verify", str(story)], 2, capsys)
     story.with_suffix(".json").mkdir()
     assert "cannot read" in complaint(["map", str(story)], 2, capsys)

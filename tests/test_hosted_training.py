@@ -70,7 +70,7 @@ def straight(config: TrainConfig, tmp_path_factory: pytest.TempPathFactory) -> P
     train(config, out, progress=watcher)
     assert watcher.said == [
         f"zork1 is hosted, in {processes()} of emulators, and not compiled: zork1 is a Z-machine "
-        "story, and only TextWorld's compile; 132 commands, 2868 words, seed of each episode: "
+        "story; only TextWorld games compile; 132 commands, 2868 words, seed of each episode: "
         "a new one"
     ]
     return out / "zork1-tabular-none-seed0"
