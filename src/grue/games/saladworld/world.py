@@ -100,16 +100,10 @@ HOUSE = (
     Passage("living room", "east", "open space"),
     Passage("open space", "east", "vegetable market"),
 )
-GARDENS = (
-    Passage("open space", "north", "garden"),
-    Passage("kitchen", "west", "backyard"),
-)
+GARDENS = (Passage("open space", "north", "garden"), Passage("kitchen", "west", "backyard"))
 NEAR_SUPERMARKET = Passage("open space", "south", "supermarket", door="blue door")
 FAR_SUPERMARKET = Passage("garden", "north", "supermarket", door="blue door")
-SHOPS = (
-    Passage("open space", "south", "cutlery shop"),
-    Passage("living room", "south", "patio"),
-)
+SHOPS = (Passage("open space", "south", "cutlery shop"), Passage("living room", "south", "patio"))
 FRUIT_AND_PLAY = (
     Passage("vegetable market", "south", "fruit shop"),
     Passage("living room", "west", "playroom"),
