@@ -198,7 +198,8 @@ def test_damaged_story_is_read_or_refused(
         data[rng.randrange(64, len(data))] = rng.randrange(256)
     data[0] = 3
     story = StoryFile(bytes(data))
-    for read in (story.dictionary, lambda: story.objects, story.words, story.propose_commands):
+    attributes = (lambda: story.objects, lambda: story.words)
+    for read in (story.dictionary, story.propose_commands, *attributes):
         with contextlib.suppress(grue.GrueError):
             assert isinstance(read(), tuple)
 

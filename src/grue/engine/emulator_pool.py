@@ -22,15 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from grue.engine.emulator_process import (
-    AWAKE_SECONDS,
-    OPENING,
-    Answer,
-    Facts,
-    Ready,
-    Spec,
-    failed_turns,
-)
+from grue.engine.emulator_process import OPENING, Answer, Facts, Ready, Spec, failed_turns
 from grue.errors import GrueError, UsageError
 
 STEP_SECONDS = 10.0
@@ -67,8 +59,7 @@ class Worker:
     def __init__(self, spec: Spec, awake: bool = False) -> None:
         """``awake``: it has its own core, and may wait for questions in a busy loop."""
         self.connection, other = Pipe()
-        self._ready = Ready(self.connection)
-        self._awake = AWAKE_SECONDS if awake else 0.0
+        self._ready = Ready(self.connection, awake)
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115
         program = PROGRAM.format(path=sys.path, handle=other.fileno(), awake=awake)
         self.process = subprocess.Popen(
@@ -102,7 +93,7 @@ class Worker:
 
     def _receive(self, seconds: float, receive: Callable[[], Any]) -> Any:
         try:
-            if not self._ready.wait(seconds, self._awake):
+            if not self._ready.wait(seconds):
                 raise WorkerError("did not answer in time")
             return receive()
         except (EOFError, OSError):

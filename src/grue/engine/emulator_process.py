@@ -184,9 +184,9 @@ def main(handle: int, awake: bool) -> None:
         connection.send(error)
         return
     connection.send(server.facts)
-    question, ready = server.spec.question_type(), Ready(connection)
+    question, ready = server.spec.question_type(), Ready(connection, awake)
     while True:
-        ready.wait(None, AWAKE_SECONDS if awake else 0.0)
+        ready.wait(None)
         try:
             message = connection.recv_bytes()
         except EOFError:
@@ -198,14 +198,15 @@ def main(handle: int, awake: bool) -> None:
 class Ready:
     """Waits for a message."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, awake: bool) -> None:
+        self._awake = AWAKE_SECONDS if awake else 0.0
         self._poll = select.poll()
         self._poll.register(connection, select.POLLIN)
 
-    def wait(self, seconds: float | None, awake: float) -> bool:
-        """Whether it came in time. The first ``awake`` seconds are a busy loop."""
+    def wait(self, seconds: float | None) -> bool:
+        """Whether it came in time. If ``awake``, the wait begins with a busy loop."""
         begun = time.perf_counter()
-        while (waited := time.perf_counter() - begun) < awake:
+        while (waited := time.perf_counter() - begun) < self._awake:
             if self._poll.poll(0):
                 return True
         left = None if seconds is None else 1e3 * max(seconds - waited, 0.0)

@@ -137,11 +137,9 @@ class PooledEnv(RealGame[Playable]):
         )
 
     def look(self, state: History) -> Array:
-        """The tokens that look would print, without a step."""
         return self._told(state.looked)
 
     def inventory(self, state: History) -> Array:
-        """The tokens that inventory would print, without a step."""
         return self._told(state.carried)
 
     # On the host
