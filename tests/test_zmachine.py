@@ -294,7 +294,6 @@ def test_words_cover_the_walkthrough(
         texts.append(text)
         memory = game._get_ram().tobytes()
         assert story.score(memory) == info["score"]
-        assert story.moves(memory) == info["moves"]
     assert info["score"] == 350
     share, missing = unknown(story.words, texts)
     assert share < 0.001
@@ -331,7 +330,6 @@ def test_words_are_sorted_and_small(zork: Callable[[int], StoryFile], release: i
 def test_score_from_globals_alone(zork: Callable[[int], StoryFile]) -> None:
     story = zork(119)
     assert story.score(b"\x00\x01\xff\xf6\x00\x07" + bytes(474)) == -10
-    assert story.moves(b"\x00\x01\xff\xf6\x00\x07" + bytes(474)) == 7
     assert story.score(story.memory) == 0
     with pytest.raises(grue.UsageError, match="3 bytes are too few"):
         story.score(bytes(3))

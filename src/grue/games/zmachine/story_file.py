@@ -19,8 +19,8 @@ from grue.games.zmachine.text import TextDecoder
 
 GLOBALS_BYTES = 480
 """240 words."""
-SCORE, MOVES = 1, 2
-"""Globals of the status line in versions 1 to 3."""
+SCORE = 1
+"""The global of the score in versions 1 to 3."""
 TIME_FLAG = 0x02
 """In the first flags: the status line shows the time instead of the score."""
 
@@ -65,7 +65,7 @@ class StoryFile:
         """A story from its file, checked."""
         return cls(read_story(path))
 
-    # What it understands
+    # Dictionary and commands
 
     def dictionary(self) -> tuple[str, ...]:
         """The parser's words, cut to 6 letters, or to 9 from version 4 on."""
@@ -100,7 +100,7 @@ class StoryFile:
             raise BrokenFileError(f"the story's dictionary cannot be read: {error}") from None
         return tuple(found)
 
-    # What it can print
+    # Texts
 
     @cached_property
     def words(self) -> tuple[str, ...]:
@@ -130,7 +130,7 @@ class StoryFile:
     def walked(self) -> Code:
         return self.code.walk()
 
-    # Its world
+    # Objects
 
     @cached_property
     def objects(self) -> tuple[StoryObject, ...]:
@@ -175,7 +175,7 @@ class StoryFile:
             at += 1 + size
         return name, found
 
-    # What it keeps count of
+    # Score
 
     def score_refusal(self) -> str | None:
         """Why the score cannot be read from the story's memory; None if it can."""
@@ -185,20 +185,13 @@ class StoryFile:
             return "the story's status line shows the time of day instead"
         return None
 
-    def score(self, globals_or_memory: bytes) -> int:
+    def score(self, given: bytes) -> int:
         """The score, from the memory in play or from its 480 bytes of globals."""
-        return self._status(globals_or_memory, SCORE)
-
-    def moves(self, globals_or_memory: bytes) -> int:
-        """The moves in the status line."""
-        return self._status(globals_or_memory, MOVES)
-
-    def _status(self, given: bytes, number: int) -> int:
         refusal = self.score_refusal()
         if refusal is not None:
             raise UsageError(f"the score cannot be read: {refusal}")
         start = 0 if len(given) <= GLOBALS_BYTES else self._word(0x0C)
-        at = start + 2 * number
+        at = start + 2 * SCORE
         if at + 2 > len(given):
             raise UsageError(
                 f"{len(given)} bytes are too few for the score; give the story's memory, or the "
