@@ -167,7 +167,7 @@ def test_statistics_of_episodes(env: SaladWorldVectorEnv) -> None:
         ([[0, 0, 0]], r"shape \(1, 3\)"),
         ([0.0, 1.0, 2.0], "type float64"),
         ([True, True, False], "type bool"),
-        (np.array([2**63, 0, 0], np.uint64), "no action 9223372036854775808"),
+        (np.array([2**63, 0, 0], np.uint64), "got the action 9223372036854775808"),
     ],
 )
 def test_bad_actions_are_refused(env: SaladWorldVectorEnv, actions: Any, message: str) -> None:
