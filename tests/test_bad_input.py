@@ -57,7 +57,7 @@ def test_usage_errors_are_one_line_each(capsys) -> None:
     assert ", not nan (grue" in complaint(["bench", "env", "--seconds=nan"], 2, capsys)
     assert ", not inf (grue" in complaint(["bench", "env", "--seconds", "inf"], 2, capsys)
     assert complaint(["play", "~nobody-here/x.z5"], 2, capsys) == (
-        "there is no home folder for ~nobody-here/x.z5; write the path out"
+        "there is no home folder for ~nobody-here/x.z5; give the full path"
     )
     assert "integer" in complaint(["play", "saladworld-1", "--seed", "x"], 2, capsys)
     assert "(extra)" in complaint(["games", "extra"], 2, capsys)
@@ -104,7 +104,7 @@ def test_files_that_are_no_story(story: Path, tmp_path: Path, capsys) -> None:
 
 def test_a_story_without_its_json(story: Path, capsys) -> None:
     story.with_suffix(".json").unlink()
-    assert "its world is not known" in complaint(["map", str(story)], 2, capsys)
+    assert "its world is unknown" in complaint(["map", str(story)], 2, capsys)
     assert "its .json beside it" in complaint(["verify", str(story)], 2, capsys)
     story.with_suffix(".json").mkdir()
     assert "cannot read" in complaint(["map", str(story)], 2, capsys)
@@ -180,7 +180,7 @@ def test_outputs_that_are_no_files(tmp_path: Path, capsys) -> None:
     os.mkfifo(tmp_path / "pipe.png")
     for command in ("compile", "map"):
         said = complaint([command, "saladworld-1", "-o", str(tmp_path / "pipe.png")], 2, capsys)
-        assert said.startswith(f"{tmp_path}/pipe.png is no plain file and would be replaced by one")
+        assert said.startswith(f"{tmp_path}/pipe.png is not a plain file and would be replaced")
     assert stat.S_ISFIFO((tmp_path / "pipe.png").stat().st_mode)
     for place in (str(tmp_path), "", "/"):
         said = complaint(["compile", "saladworld-1", "-o", place], 2, capsys)

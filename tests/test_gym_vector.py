@@ -160,14 +160,14 @@ def test_statistics_of_episodes(env: SaladWorldVectorEnv) -> None:
 @pytest.mark.parametrize(
     ("actions", "message"),
     [
-        ([0, 0, 15], "no action 15, which environment 2 was given: use 0 to 14"),
-        ([0, -1, 99], "no action -1, which environment 1 was given: use 0 to 14"),
+        ([0, 0, 15], "environment 2 got the action 15: use 0 to 14"),
+        ([0, -1, 99], "environment 1 got the action -1: use 0 to 14"),
         ([0, 0], r"shape \(2,\).*give 3 whole numbers"),
         (0, r"shape \(\)"),
         ([[0, 0, 0]], r"shape \(1, 3\)"),
         ([0.0, 1.0, 2.0], "type float64"),
         ([True, True, False], "type bool"),
-        (np.array([2**63, 0, 0], np.uint64), "no action 9223372036854775808"),
+        (np.array([2**63, 0, 0], np.uint64), "got the action 9223372036854775808"),
     ],
 )
 def test_bad_actions_are_refused(env: SaladWorldVectorEnv, actions: Any, message: str) -> None:

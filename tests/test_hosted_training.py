@@ -70,7 +70,7 @@ def straight(config: TrainConfig, tmp_path_factory: pytest.TempPathFactory) -> P
     train(config, out, progress=watcher)
     assert watcher.said == [
         f"zork1 is hosted, in {processes()} of emulators, and not compiled: zork1 is a Z-machine "
-        "story, and only TextWorld's compile; 132 commands, 2868 words, seed of each episode: "
+        "story; only TextWorld games compile; 132 commands, 2868 words, seed of each episode: "
         "a new one"
     ]
     return out / "zork1-tabular-none-seed0"
@@ -159,8 +159,8 @@ def test_a_run_that_was_killed_goes_on_with_the_same_bits(
 @pytest.mark.parametrize(
     ("how", "told"),
     [
-        (signal.SIGKILL, "an emulator's process was ended by signal 9"),
-        (signal.SIGSTOP, "an emulator's process did not answer in time"),
+        (signal.SIGKILL, "an emulator's subprocess was ended by signal 9"),
+        (signal.SIGSTOP, "an emulator's subprocess did not answer in time"),
     ],
 )
 def test_a_run_outlives_its_emulators(
@@ -183,7 +183,7 @@ def test_a_run_outlives_its_emulators(
     watcher = Watcher(strike)
     result = train(config, tmp_path, progress=watcher).runs[0]
     assert len(struck) == 1
-    assert watcher.said[1:] == [f"{told}: its episode ends here, and another process goes on"]
+    assert watcher.said[1:] == [f"{told}: its episode ends here, and a new one is started"]
     assert result.metrics["failures"].tolist() == [0, 0, 1, 0]
     assert result.metrics["step"].tolist() == [20, 40, 60, 80]
 

@@ -20,6 +20,7 @@ from small_networks import make_network
 from grue.agents import optimiser
 from grue.agents.kernels import adam, cpu, gpu
 from grue.agents.kernels.cell import PLAIN
+from grue.agents.kernels.cpu import context as heads_on_cpu
 from grue.agents.kernels.cpu import encoder as reading
 from grue.agents.kernels.gpu import by_head
 from grue.agents.kernels.gpu.cell import CURVES
@@ -240,13 +241,13 @@ def test_sequences_that_change_to_another_head_lie_between_those_of_both() -> No
     heads = jnp.asarray([[1, 0, 0, 1, 0], [1, 0, 1, 1, 0], [1, 1, 1, 1, 0]])
     order = cpu.side_by_side(heads)
     assert order.tolist() == [4, 1, 2, 0, 3]
-    assert cpu.reach(heads[:, order], 2).spans.tolist() == [[3, 2], [2, 3], [1, 4]]
-    assert cpu.reach(heads, 2).spans.tolist() == [[4, 4], [4, 4], [1, 4]]
+    assert heads_on_cpu.reach(heads[:, order], 2).spans.tolist() == [[3, 2], [2, 3], [1, 4]]
+    assert heads_on_cpu.reach(heads, 2).spans.tolist() == [[4, 4], [4, 4], [1, 4]]
 
 
 @jax.jit
 def multiply(rows: jax.Array, heads: jax.Array, weights: tuple[jax.Array, ...]) -> jax.Array:
-    return cpu.by_head(rows, cpu.reach(heads, len(weights)), weights)
+    return heads_on_cpu.by_head(rows, heads_on_cpu.reach(heads, len(weights)), weights)
 
 
 BY_HAND = {

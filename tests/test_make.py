@@ -43,7 +43,9 @@ def test_a_game_that_is_loaded() -> None:
     assert isinstance(hosted, HostedEnv)
     hosted.close()
     for given in (game, compiled_path(game)):
-        with pytest.raises(grue.UsageError, match="has its story and commands; give commands"):
+        with pytest.raises(
+            grue.UsageError, match="already has its story and commands; give commands"
+        ):
             grue.make(given, commands="commands.txt")
     with pytest.raises(grue.UsageError, match=r"--story \(in Python: story\) is for zork1"):
         grue.make("saladworld-1", story="zork1.z5")

@@ -85,7 +85,9 @@ def test_story_without_its_game_file(copy: Path) -> None:
 def test_zork_has_no_known_world(monkeypatch: pytest.MonkeyPatch) -> None:
     """That is told whether or not its file is there."""
     monkeypatch.setenv("GRUE_ZORK1", "nowhere.z5")
-    with pytest.raises(grue.UsageError, match="zork1 is a Z-machine story, and its world is not"):
+    with pytest.raises(
+        grue.UsageError, match="zork1 is a Z-machine story, and its world is unknown"
+    ):
         load_textworld("zork1")
 
 

@@ -52,7 +52,7 @@ def test_not_a_story(path: Path, data: bytes) -> None:
 @pytest.mark.parametrize("kept", [64, 1000, -1])
 def test_cut_short(path: Path, whole: bytes, kept: int) -> None:
     part = whole[:kept]
-    promise = f"is cut short: its header promises {len(whole)} bytes and {len(part)} are there"
+    promise = f"is cut short: its header states {len(whole)} bytes, but it has {len(part)}"
     refused(path, part, promise)
 
 

@@ -107,7 +107,7 @@ def read(env: PooledEnv, text: str | None) -> str:
 
 def test_look_is_not_told_unasked(compiled: CompiledEnv) -> None:
     env = pooled(compiled, workers=1)
-    with pytest.raises(grue.UsageError, match="opened as informed"):
+    with pytest.raises(grue.UsageError, match="opened with informed=True"):
         env.look(env.reset()[0])
     env.close()
 
@@ -160,8 +160,8 @@ def test_a_killed_process_is_replaced(env: PooledEnv) -> None:
     assert state.lost.tolist() == [True, False, True]
     np.testing.assert_array_equal(seen.score, before.score)
     assert env.notes() == [
-        "an emulator's process was ended by signal 9: its 2 episodes end here, "
-        "and another process goes on"
+        "an emulator's subprocess was ended by signal 9: its 2 episodes end here, "
+        "and a new one is started"
     ]
     assert env.pool.failures == failures + 1
     # They stay lost, and the next episodes play as ever.
@@ -190,8 +190,8 @@ def test_a_process_that_stops_answering_is_replaced(
     assert (bool(seen.truncated), bool(seen.terminated)) == (True, False)
     assert 0.4 < time.monotonic() - begun < 20
     assert env.notes() == [
-        "an emulator's process did not answer in time: its episode ends here, "
-        "and another process goes on"
+        "an emulator's subprocess did not answer in time: its episode ends here, "
+        "and a new one is started"
     ]
     assert not alive(pid)
     monkeypatch.setattr(env.pool, "seconds", 10.0)
@@ -200,16 +200,16 @@ def test_a_process_that_stops_answering_is_replaced(
 
 def test_waiting_awake_and_asleep() -> None:
     ours, theirs = Pipe()
-    ready = Ready(ours)
-    for awake in (0.0, 0.02):
+    for awake in (False, True):
+        ready = Ready(ours, awake)
         begun = time.monotonic()
-        assert not ready.wait(0.05, awake)
+        assert not ready.wait(0.05)
         assert 0.04 < time.monotonic() - begun < 5
         theirs.send_bytes(b"x")
-        assert ready.wait(5.0, awake)
+        assert ready.wait(5.0)
         assert ours.recv_bytes() == b"x"
     theirs.close()
-    assert ready.wait(None, 0.0)  # For there is something to learn: that it is gone.
+    assert Ready(ours, awake=False).wait(None)  # For there is something to learn: that it is gone.
     with pytest.raises(EOFError):
         ours.recv_bytes()
 
@@ -333,7 +333,7 @@ def test_as_many_processes_as_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     assert worker_count() == 7
     for wrong in ("0", "many", "-1", "1.5"):
         monkeypatch.setenv("GRUE_WORKERS", wrong)
-        with pytest.raises(grue.UsageError, match="GRUE_WORKERS is a number of processes"):
+        with pytest.raises(grue.UsageError, match="give a number of subprocesses"):
             worker_count()
 
 

@@ -183,7 +183,7 @@ def test_not_a_story(data: bytes) -> None:
 def test_story_of_zeros_is_refused(version: int) -> None:
     story = StoryFile(bytes([version, *[0] * 199]))
     assert story.objects == ()
-    for read in (story.dictionary, story.words):
+    for read in (story.dictionary, lambda: story.words):
         with pytest.raises(grue.BrokenFileError, match="the story's dictionary cannot be read"):
             read()
 
@@ -198,7 +198,8 @@ def test_damaged_story_is_read_or_refused(
         data[rng.randrange(64, len(data))] = rng.randrange(256)
     data[0] = 3
     story = StoryFile(bytes(data))
-    for read in (story.dictionary, lambda: story.objects, story.words, story.propose_commands):
+    attributes = (lambda: story.objects, lambda: story.words)
+    for read in (story.dictionary, story.propose_commands, *attributes):
         with contextlib.suppress(grue.GrueError):
             assert isinstance(read(), tuple)
 
@@ -293,9 +294,8 @@ def test_words_cover_the_walkthrough(
         texts.append(text)
         memory = game._get_ram().tobytes()
         assert story.score(memory) == info["score"]
-        assert story.moves(memory) == info["moves"]
     assert info["score"] == 350
-    share, missing = unknown(story.words(), texts)
+    share, missing = unknown(story.words, texts)
     assert share < 0.001
     assert all(word.isdigit() for word in missing)
 
@@ -306,19 +306,19 @@ def test_words_cover_random_play(
 ) -> None:
     commands = known_to_jericho()["minimal_actions"].split("/")
     texts = list(random_play(emulator(zork_file(release)), commands, 10_000, release))
-    _, missing = unknown(zork(release).words(), texts)
+    _, missing = unknown(zork(release).words, texts)
     # A status line is printed with release 119, and it counts moves.
     assert all(word.isdigit() for word in missing)
 
 
 def test_words_cover_saladworld(salad: StoryFile) -> None:
     printed = {word.lower() for word in grue.load("saladworld-7").vocabulary}
-    assert {word for word in printed if not word.isdigit()} <= set(salad.words())
+    assert {word for word in printed if not word.isdigit()} <= set(salad.words)
 
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_words_are_sorted_and_small(zork: Callable[[int], StoryFile], release: int) -> None:
-    words = zork(release).words()
+    words = zork(release).words
     assert list(words) == sorted(set(words))
     assert all(word == word.lower() for word in words)
     assert len(words) == {88: 2826, 119: 2864}[release]
@@ -330,14 +330,13 @@ def test_words_are_sorted_and_small(zork: Callable[[int], StoryFile], release: i
 def test_score_from_globals_alone(zork: Callable[[int], StoryFile]) -> None:
     story = zork(119)
     assert story.score(b"\x00\x01\xff\xf6\x00\x07" + bytes(474)) == -10
-    assert story.moves(b"\x00\x01\xff\xf6\x00\x07" + bytes(474)) == 7
     assert story.score(story.memory) == 0
-    with pytest.raises(grue.UsageError, match="and 3 bytes were given"):
+    with pytest.raises(grue.UsageError, match="3 bytes are too few"):
         story.score(bytes(3))
 
 
 def test_score_of_later_versions_is_refused(salad: StoryFile) -> None:
-    with pytest.raises(grue.UsageError, match="version 8 keeps its score where it likes"):
+    with pytest.raises(grue.UsageError, match="not version 8"):
         salad.score(salad.memory)
 
 
@@ -400,5 +399,5 @@ def test_commands_of_an_unknown_grammar_are_refused(salad: StoryFile) -> None:
     broken[base : base + 2] = bytes(2)
     with pytest.raises(grue.UsageError, match="no table of verbs"):
         StoryFile(bytes(broken)).propose_commands(10)
-    with pytest.raises(grue.UsageError, match="at least 1 command"):
+    with pytest.raises(grue.UsageError, match="it must be at least 1"):
         salad.propose_commands(0)

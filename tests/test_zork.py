@@ -237,7 +237,7 @@ def test_a_game_without_snapshots_plays_the_same(env: StoryEnv) -> None:
         assert env.tell(state, "look")
         (state, step), (lean, seen) = env.step(state, command), other.step(lean, command)
     if first.snapshot is None:
-        with pytest.raises(grue.UsageError, match="only the last state goes on"):
+        with pytest.raises(grue.UsageError, match="only go on from its last state"):
             other.step(first, "look")
     assert (first.snapshot is None) == (env.game.file.release == 88)
     other.close()
@@ -314,7 +314,9 @@ def test_make_takes_a_story_and_commands(
         assert (env.game.commands, env.episode_steps) == (("open mailbox", "look"), 9)
         assert "leaflet" in str(env.step(env.reset()[0], 0)[1].text)
         env.close()
-    with pytest.raises(grue.UsageError, match="zork1 has its story and commands; give story"):
+    with pytest.raises(
+        grue.UsageError, match="zork1 already has its story and commands; give story"
+    ):
         grue.make(story, story=zork_file(88))
     with pytest.raises(grue.UsageError, match="a name or the path of a file, not a Story: give 'z"):
         grue.TrainConfig(game=story)
@@ -322,7 +324,7 @@ def test_make_takes_a_story_and_commands(
 
 def test_another_story_is_not_zork(zork_file: Callable[[int], Path], tmp_path: Path) -> None:
     level = grue.load("saladworld-1").story
-    with pytest.raises(grue.UsageError, match="not a Zork I that grue knows: releases 88 and 119"):
+    with pytest.raises(grue.UsageError, match="not a known release of Zork I: releases 88 and 119"):
         grue.load("zork1", story=level)
     cut = tmp_path / "zork1.z3"
     cut.write_bytes(zork_file(119).read_bytes()[:-1000])
@@ -364,7 +366,7 @@ def test_commands_of_a_file(tmp_path: Path, zork_file: Callable[[int], Path]) ->
     assert story.commands == (*TO_THE_KITCHEN, "look")
     assert grue.load("zork1", zork_file(88), path).commands == story.commands
     for text, reason in (
-        ("look\nlook\n", "line 2: 'look' is there already, in line 1"),
+        ("look\nlook\n", "line 2: 'look' is already in line 1"),
         ("\n# nothing\n", "has no commands"),
     ):
         path.write_text(text)
@@ -388,7 +390,7 @@ def test_commands_to_the_interpreter_are_refused(env: StoryEnv) -> None:
 
 def test_seeds_that_the_emulator_does_not_take(env: StoryEnv) -> None:
     for seed in (-1, 2**31 - 1):
-        with pytest.raises(grue.UsageError, match="a game's seed lies from 0 to 2147483646"):
+        with pytest.raises(grue.UsageError, match="give one from 0 to 2147483646"):
             env.reset(seed)
     assert env.reset(2**31 - 2)[1].score == 0
 
@@ -402,4 +404,4 @@ def test_a_story_at_the_command_line(
     assert entry.main(["play", story, "--hints"]) == 2
     assert "play it without --hints" in capsys.readouterr().err
     assert entry.main(["map", story]) == 2
-    assert "is a Z-machine story, and its world is not known" in capsys.readouterr().err
+    assert "is a Z-machine story, and its world is unknown" in capsys.readouterr().err

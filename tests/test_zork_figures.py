@@ -89,7 +89,7 @@ def test_another_story_is_not_zork(
     path = tmp_path / "other.z3"
     path.write_bytes(changed)
     told = complaint(capsys, "zork", "--story", str(path), "--out", str(tmp_path / "out"))
-    assert f"{path} is not a Zork I that grue knows: releases 88 and 119" in told
+    assert f"{path} is not a known release of Zork I: releases 88 and 119" in told
 
 
 def games(story: Path | None = None, **more: Any) -> set[str]:

@@ -1,7 +1,7 @@
 """grue trains, studies and ships deep reinforcement-learning agents for text games.
 
-Names are looked up when they are first used, so that ``import grue`` needs nothing but Python. If
-Gymnasium is installed, it then knows grue's environments.
+Names are imported on first use, so ``import grue`` is fast. It registers grue's environments with
+Gymnasium, if that is installed.
 """
 
 from __future__ import annotations
@@ -23,45 +23,27 @@ if TYPE_CHECKING:
     from grue.training.player import Player, load_agent
     from grue.training.train import train
 
-_HOMES = {
-    "BrokenFileError": "grue.errors",
-    "Evaluation": "grue.training.evaluate",
-    "Game": "grue.games.game",
-    "GrueError": "grue.errors",
-    "Player": "grue.training.player",
-    "TrainConfig": "grue.training.config",
-    "UsageError": "grue.errors",
-    "evaluate": "grue.training.evaluate",
-    "game_names": "grue.games.registry",
-    "load": "grue.games.registry",
-    "load_agent": "grue.training.player",
-    "make": "grue.engine.make",
-    "train": "grue.training.train",
+_MODULES = {
+    "grue.engine.make": ("make",),
+    "grue.errors": ("BrokenFileError", "GrueError", "UsageError"),
+    "grue.games.game": ("Game",),
+    "grue.games.registry": ("game_names", "load"),
+    "grue.training.config": ("TrainConfig",),
+    "grue.training.evaluate": ("Evaluation", "evaluate"),
+    "grue.training.player": ("Player", "load_agent"),
+    "grue.training.train": ("train",),
 }
-__all__ = [
-    "BrokenFileError",
-    "Evaluation",
-    "Game",
-    "GrueError",
-    "Player",
-    "TrainConfig",
-    "UsageError",
-    "__version__",
-    "evaluate",
-    "game_names",
-    "load",
-    "load_agent",
-    "make",
-    "train",
-]
-
+__all__ = ["BrokenFileError", "Evaluation", "Game", "GrueError", "Player", "TrainConfig"]
+__all__ += ["UsageError", "__version__", "evaluate", "game_names", "load", "load_agent", "make"]
+__all__ += ["train"]
 
 register_environments()
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(import_module(module), name)
     raise AttributeError(f"module 'grue' has no attribute {name!r}")
 
 

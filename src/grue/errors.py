@@ -1,4 +1,4 @@
-"""Errors that a user can mend: one line that says what is wrong, what is allowed, what to do."""
+"""Errors that users can fix. Messages are one line: what is wrong, what is allowed, what to do."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ INTERRUPTED = 130
 
 
 class GrueError(Exception):
-    """Something failed that is not grue's fault. The command line exits with ``exit_code``."""
+    """An expected failure. The command line exits with ``exit_code``."""
 
     exit_code = 1
 
 
 class UsageError(GrueError, ValueError):
-    """A value that grue was given is not one that it takes."""
+    """The user gave an invalid value."""
 
     exit_code = 2
 
 
 class NotRegisteredError(UsageError):
-    """An agent or a gate that nobody has registered: perhaps one of the user's own."""
+    """An agent or gate is not registered; the user may have to import it."""
 
 
 class StoppedError(GrueError):
@@ -29,11 +29,11 @@ class StoppedError(GrueError):
 
 
 class BrokenFileError(GrueError):
-    """A file is there but is not what it should be."""
+    """A file exists but is invalid."""
 
 
 class CannotCompileError(GrueError):
-    """The game has a rule or a text that the compiler does not know; it still plays hosted."""
+    """The compiler does not support the game. It can still be played hosted."""
 
 
 NO_MEMORY = ("RESOURCE_EXHAUSTED", "Out of memory", "out of memory")
@@ -41,7 +41,7 @@ SMALLER = "make replay_steps, table_rows, the network's sizes or the number of r
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """JAX has no class of its own for it."""
+    """Checks the message, because JAX has no class for this error."""
     return isinstance(error, MemoryError) or any(word in str(error) for word in NO_MEMORY)
 
 

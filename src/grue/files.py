@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and paths as people type them."""
+"""Atomic writes of files, and paths with ~."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import BinaryIO
 from grue.errors import UsageError
 
 PARTIAL = ".partial"
-"""The end of the name of what is still being written."""
+"""File name ending of incomplete files."""
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Writes a file whole or not at all: beside its place, to the disk, then into its place."""
+    """Writes a temporary file, flushes it to disk, and renames it to ``path``."""
     check_is_file(path)
     scratch = path.with_name(f".{path.name}.{os.getpid()}{PARTIAL}")
     try:
@@ -24,26 +24,25 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
             file.flush()
             os.fsync(file.fileno())
         scratch.replace(path)
-    except OSError as error:
+    except BaseException as error:
         scratch.unlink(missing_ok=True)
-        # Nobody knows the scratch file's name.
+        if not isinstance(error, OSError):
+            raise
+        # The message names the user's file, not the temporary one.
         raise OSError(error.errno, error.strerror or str(error), str(path)) from error
-    except BaseException:
-        scratch.unlink(missing_ok=True)
-        raise
     sync_folder(path.parent)
 
 
 def check_is_file(path: Path) -> None:
-    """Refuses names that no file can be written to; a device or a pipe would be replaced by one."""
+    """Refuses folders, and devices and pipes, which would be replaced by a plain file."""
     if path.is_dir() or not path.name:
         raise UsageError(f"{path} is a folder: give the name of a file to write")
     if path.exists() and not path.is_file():
-        raise UsageError(f"{path} is no plain file and would be replaced by one: give another name")
+        raise UsageError(f"{path} is not a plain file and would be replaced: give another name")
 
 
 def sync_folder(folder: Path) -> None:
-    """Makes names in a folder survive a loss of power, where the file system can."""
+    """Makes new names in a folder survive a power loss, if the file system supports it."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)
@@ -55,8 +54,8 @@ def sync_folder(folder: Path) -> None:
 
 
 def expanded(path: str | Path) -> Path:
-    """A path with a ~ at its start replaced by the home folder."""
+    """A path with ~ replaced by the home folder."""
     try:
         return Path(path).expanduser()
     except RuntimeError:
-        raise UsageError(f"there is no home folder for {path}; write the path out") from None
+        raise UsageError(f"there is no home folder for {path}; give the full path") from None

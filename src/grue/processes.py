@@ -1,4 +1,4 @@
-"""Processes that do not outlive the one that started them."""
+"""Subprocesses that end with their parent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from multiprocessing import connection, parent_process
 
 
 def stop_with_parent() -> None:
-    """From now on this process gets SIGTERM when the one that started it is gone."""
+    """Sends SIGTERM to this process when its parent ends."""
     threading.Thread(target=_wait, daemon=True).start()
 
 

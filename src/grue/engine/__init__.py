@@ -1,1 +1,1 @@
-"""How a game steps: ``make`` gives an environment with pure ``reset`` and ``step``."""
+"""Environments with pure ``reset`` and ``step``; see ``make``."""

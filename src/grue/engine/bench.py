@@ -1,7 +1,7 @@
-"""Measures how many steps a second the engines make, all in one run on one machine.
+"""Measures the engines' steps per second, all in one run on one machine.
 
-Every engine plays commands of the game's set at random and starts again when an episode ends. The
-compiled engine gives the whole feedback and the admissible set at every step, and both are used.
+Every engine plays random commands of the game and restarts when an episode ends. The compiled
+engine computes the full observation and the admissible set at every step.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from grue.games.game import Game
 from grue.games.registry import game_names, load_textworld
 
 BATCHES = (1, 32, 1024, 16384)
+CPU = f"CPU, {os.cpu_count()} cores"
 
 
 class Row(NamedTuple):
@@ -33,7 +35,7 @@ def bench_env(
     seconds: float = 2.0,
     hosted: bool = True,
 ) -> Iterator[Row]:
-    """Rows as they are measured; each measurement takes about ``seconds``."""
+    """Yields rows as they are measured. Each takes about ``seconds``."""
     _use_all_cores()
     for name in games:
         game = load_textworld(name)
@@ -50,20 +52,16 @@ def device_name() -> str:
     import jax
 
     device = jax.devices()[0]
-    if device.platform != "cpu":
-        return device.device_kind
-    return f"CPU, {os.cpu_count()} cores"
+    return CPU if device.platform == "cpu" else device.device_kind
 
 
 def _use_all_cores() -> None:
-    """On a CPU, one JAX device for each core, so that a batch is spread over them."""
+    """On a CPU, one JAX device per core, so that a batch uses all cores."""
     import jax
 
     if jax.config.jax_num_cpu_devices <= 1:  # pyright: ignore[reportAttributeAccessIssue]
-        try:
+        with suppress(RuntimeError):  # JAX is already running with one device.
             jax.config.update("jax_num_cpu_devices", os.cpu_count() or 1)
-        except RuntimeError:
-            return  # JAX runs already; one device it is.
 
 
 # The compiled engine
@@ -77,7 +75,7 @@ def compiled_row(game: Game, batch: int, seconds: float) -> Row:
     steps = 8
     carry = rollout(carry, steps)  # Compiles.
     carry, taken = _timed(rollout, carry, steps)
-    # Long enough to time, and the number of steps is no part of the program.
+    # The number of steps is an argument: the program is not compiled again.
     steps = max(8, int(steps * seconds / max(taken, 1e-6)))
     _, taken = _timed(rollout, carry, steps)
     rate = batch // shards * shards * steps / taken
@@ -112,7 +110,7 @@ def _rollout(game: Game, batch: int, shards: int) -> tuple[Callable, Any]:
         def again(fresh: Any, old: Any) -> Any:
             return jnp.where(over.reshape(-1, *[1] * (old.ndim - 1)), fresh, old)
 
-        # Sums keep the compiler from leaving out what is not otherwise used.
+        # The sums keep the compiler from removing unused results.
         words = step.observation.astype(jnp.int32).sum(1)
         seen = seen + words + step.admissible_set.sum(1) + step.reward
         return jax.tree.map(again, first, state), key, seen
@@ -126,48 +124,58 @@ def _rollout(game: Game, batch: int, shards: int) -> tuple[Callable, Any]:
     return jax.pmap(run, in_axes=(0, None), donate_argnums=0), carry
 
 
-# The others
+# Other engines
+
+
+def _rate(plays: Iterator[None], seconds: float) -> float:
+    """Steps per second of an endless game."""
+    next(plays)
+    count, start = 0, time.perf_counter()
+    while (taken := time.perf_counter() - start) < seconds:
+        next(plays)
+        count += 1
+    return round(count / taken, 1)
 
 
 def textworld_row(game: Game, admissible: bool, seconds: float) -> Row:
-    """Real TextWorld on the same story, as its users run it."""
+    """Real TextWorld on the same story."""
     import textworld
 
     infos = textworld.EnvInfos(score=True, admissible_commands=admissible)
     env = textworld.start(str(game.story), infos)
     chance = random.Random(0)
-    env.reset()
-    count, turn, start = 0, 0, time.perf_counter()
-    while time.perf_counter() - start < seconds:
-        _, _, done = env.step(chance.choice(game.commands))
-        count, turn = count + 1, turn + 1
-        if done or turn == game.episode_steps:
+
+    def plays() -> Iterator[None]:
+        while True:
             env.reset()
-            turn = 0
-    taken = time.perf_counter() - start
+            for _ in range(game.episode_steps):
+                yield
+                if env.step(chance.choice(game.commands))[2]:
+                    break
+
+    rate = _rate(plays(), seconds)
     env.close()
     name = "textworld, admissible commands" if admissible else "textworld"
-    return Row(name, game.name, 1, round(count / taken, 1), f"CPU, {os.cpu_count()} cores")
+    return Row(name, game.name, 1, rate, CPU)
 
 
 def textworld_express_rows(seconds: float) -> Iterator[Row]:
-    """TextWorldExpress on games of its own: it cannot play a story file."""
-    # An extra: it needs Java.
-    from textworld_express import (  # pyright: ignore[reportMissingImports]
-        TextWorldExpressEnv,
-    )
+    """TextWorldExpress on its own games: it cannot play story files."""
+    # An optional package, which needs Java.
+    import textworld_express  # pyright: ignore[reportMissingImports]
 
-    env = TextWorldExpressEnv(envStepLimit=200)
+    env = textworld_express.TextWorldExpressEnv(envStepLimit=200)
     chance = random.Random(0)
+
+    def plays() -> Iterator[None]:
+        while True:
+            _, info = env.reset(seed=0, gameFold="train", generateGoldPath=False)
+            done = False
+            while not done:
+                yield
+                _, _, done, info = env.step(chance.choice(sorted(info["validActions"])))
+
     for name in ("coin", "cookingworld"):
         env.load(gameName=name, gameParams="")
-        _, info = env.reset(seed=0, gameFold="train", generateGoldPath=False)
-        count, start = 0, time.perf_counter()
-        while time.perf_counter() - start < seconds:
-            _, _, done, info = env.step(chance.choice(sorted(info["validActions"])))
-            count += 1
-            if done:
-                _, info = env.reset(seed=0, gameFold="train", generateGoldPath=False)
-        rate = count / (time.perf_counter() - start)
-        yield Row("textworld-express", name, 1, round(rate, 1), f"CPU, {os.cpu_count()} cores")
+        yield Row("textworld-express", name, 1, _rate(plays(), seconds), CPU)
     env.close()

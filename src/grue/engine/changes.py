@@ -1,13 +1,13 @@
-"""Which bytes of a story's memory are its world: e_t for stories that nobody has described.
+"""Finds the bytes of a story's memory that are its world, to compute e_t for unknown stories.
 
-The world is where every object is (its parent), what is true of it (its attributes), and the
-global variables. Some of these change by themselves, or with whatever is typed: clocks, wanderers
-such as Zork's thief, and the parser's notes. They are found by play, the same in every process:
+The world consists of every object's parent and attributes, and the global variables. Some of these
+change by themselves or with any command: clocks, wanderers such as Zork's thief, and the parser's
+variables. They are found by play, with the same result in every process:
 
-- while the player only looks and waits, whatever changes is the story's own doing; an object that
-  moves by itself is left out altogether;
-- while the player types commands at random, a global that changes although no object moves is a
-  note of the parser's. What such a global means for the world shows in an attribute, mostly.
+- While the player only looks and waits, all changes are the story's own. Objects that change are
+  ignored.
+- While the player types random commands, a global that changes although no object moves belongs to
+  the parser. Most changes of the world that such globals track also show in attributes.
 """
 
 from __future__ import annotations
@@ -29,19 +29,18 @@ class WorldBytes:
     """Addresses in the dynamic memory of a story."""
 
     def __init__(self, story: Story) -> None:
-        memory = story.file.memory
-        early = story.file.version <= 3
-        # Attributes, then parent, sibling and child, then the properties' address.
+        early, word = story.file.version <= 3, story.file.text.word
+        # Attributes, parent, sibling, child, address of the properties.
         size, attributes, link = (9, 4, 1) if early else (14, 6, 2)
-        table = _word(memory, 0x0A) + 2 * (31 if early else 63)
+        table = word(0x0A) + 2 * (31 if early else 63)
         entries = table + size * np.arange(len(story.file.objects))
         self.objects = entries[:, None] + np.arange(attributes + link)
         self.parents = self.objects[:, attributes:]
-        self.globals = _word(memory, 0x0C) + np.arange(480)
+        self.globals = word(0x0C) + np.arange(480)
 
 
 def world_bytes(story: Story, emulator: Any) -> np.ndarray:
-    """The addresses whose change is a change of the world. Plays, and leaves the game anywhere."""
+    """The addresses of the world. Plays the game, and leaves it in an arbitrary state."""
     found = WorldBytes(story)
     own = np.zeros(len(emulator._get_ram()), bool)
     for seed in range(IDLE_EPISODES):
@@ -67,7 +66,3 @@ def _changed(emulator: Any, command: str) -> np.ndarray:
     before = emulator._get_ram()
     emulator.step(command)
     return before != emulator._get_ram()
-
-
-def _word(memory: bytes, address: int) -> int:
-    return int.from_bytes(memory[address : address + 2], "big")

@@ -1,10 +1,9 @@
-"""Jericho's emulator, opened with care: what it does not say, crashes on or waits for ever for."""
+"""Opens Jericho's emulator and avoids what makes it crash or hang."""
 
 from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,11 +11,11 @@ from typing import Any
 
 from grue.errors import UsageError
 
-# Commands to the interpreter, not to the game: they write files, ask questions or halt it.
+# They write files, ask questions or halt the interpreter.
 INTERPRETER_COMMANDS = frozenset(
     ("save", "restore", "restart", "quit", "q", "undo", "script", "unscript", "transcript")
 )
-LONGEST_COMMAND = 198  # bytes: the emulator cuts what is longer
+LONGEST_COMMAND = 198  # bytes; the emulator cuts longer ones
 LARGEST_SEED = 2**31 - 2
 FOLDER = "grue_folder"
 
@@ -24,8 +23,8 @@ FOLDER = "grue_folder"
 def open_emulator(story: Path) -> Any:
     """A ``FrotzEnv`` for a story that has been checked.
 
-    Jericho hides the prompt, and with it the score, of a story that is called "tw-…", which is
-    what TextWorld calls its games: it gets another name for as long as it plays.
+    Jericho hides the prompt and the score of stories called "tw-…", TextWorld's default name. So
+    these get another name while they are played.
     """
     import jericho
 
@@ -36,7 +35,7 @@ def open_emulator(story: Path) -> Any:
         path = Path(folder.name) / f"story{story.suffix}"
         path.symlink_to(story.resolve())
     with warnings.catch_warnings():
-        # Jericho has no bindings for most stories; we do without.
+        # grue also plays stories without Jericho's bindings.
         warnings.simplefilter("ignore", jericho.UnsupportedGameWarning)
         emulator = jericho.FrotzEnv(str(path), seed=1)
     vars(emulator)[FOLDER] = folder
@@ -51,45 +50,27 @@ def close_emulator(emulator: Any) -> None:
 
 
 def restart_emulator(emulator: Any, seed: int) -> str:
-    """The opening of a game with this seed, which lies from 0 on: Jericho takes 0 for the clock."""
+    """The opening of a game. Jericho's seed 0 means the clock, so 1 is added."""
     check_seed(seed)
     emulator.seed(seed + 1)
     return emulator.reset()[0]
 
 
-def take_command(
-    emulator: Any, commands: Sequence[str], action: int | str, state: Any, current: Any
-) -> tuple[str, str]:
-    """A command, by its number or in words of one's own, and what it prints in a state.
-
-    ``current`` is the state that the emulator is in.
-    """
-    if state.over:
-        raise UsageError("the game is over; call reset to start again")
-    command = action if isinstance(action, str) else commands[action]
-    check_command(command)
-    if state is not current:
-        if state.snapshot is None:
-            raise UsageError("this game keeps no snapshots: only the last state goes on")
-        emulator.set_state(state.snapshot)
-    return command, emulator.step(command)[0]
-
-
 def check_seed(seed: int) -> None:
     if not 0 <= seed <= LARGEST_SEED:
-        raise UsageError(f"a game's seed lies from 0 to {LARGEST_SEED}, not {seed}")
+        raise UsageError(f"the game's seed is {seed}; give one from 0 to {LARGEST_SEED}")
 
 
 @lru_cache(maxsize=2**12)
 def check_command(command: str) -> None:
-    """Refuses what is not a command to the game."""
+    """Refuses commands to the interpreter, and those that the emulator cannot read."""
     if not command.isprintable():
-        # The emulator waits for ever on some of these.
+        # The emulator hangs on some of these.
         raise UsageError(f"{command!r} has characters that cannot be typed")
-    if len(command.encode()) > LONGEST_COMMAND:
-        raise UsageError(f"a command has at most {LONGEST_COMMAND} bytes")
+    if (size := len(command.encode())) > LONGEST_COMMAND:
+        raise UsageError(f"a command has at most {LONGEST_COMMAND} bytes, not {size}; shorten it")
     for part in re.split(r"[.,;]|\bthen\b", command.lower()):
         words = part.split()
-        # The last are TextWorld's own, which change what the story reports.
+        # TextWorld's "tw-…" commands change the story's output.
         if words and (words[0] in INTERPRETER_COMMANDS or words[0].startswith("tw-")):
             raise UsageError(f"{words[0]!r} is a command to the interpreter, not to the game")

@@ -1,8 +1,8 @@
-"""Many emulators in processes of their own: as many processes as cores.
+"""Runs emulators in subprocesses, by default one for each core.
 
-Emulators crash and hang, and random play finds the ways to make them. A process that is gone, or
-has not answered in time, is ended and replaced; what it was asked is answered with ``failed``.
-Processes are started afresh, not forked: a fork of a program with threads may hang by itself.
+Random play can make emulators crash or hang. A subprocess that ends or does not answer in time is
+replaced, and its questions are answered with ``failed``. Subprocesses are not forked, since a fork
+of a program with threads may hang.
 """
 
 from __future__ import annotations
@@ -18,60 +18,48 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import Pipe
-from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
 
-from grue.engine.emulator_process import (
-    AWAKE_SECONDS,
-    OPENING,
-    Answer,
-    Facts,
-    Ready,
-    Spec,
-    failed_turns,
-    question_type,
-    turn_type,
-)
+from grue.engine.emulator_process import OPENING, Answer, Facts, Ready, Spec, failed_turns
 from grue.errors import GrueError, UsageError
 
 STEP_SECONDS = 10.0
-"""A process has so long for each game that it is asked about; a step takes a ten-thousandth."""
+"""Time limit for each step; a step usually takes about 1 ms."""
 START_SECONDS = 120.0
 MOST_FAILURES = 20
-"""In a row, without a single answer between them: then it is not chance."""
+"""The pool gives up after so many failures in a row."""
 VARIABLE = "GRUE_WORKERS"
 PROGRAM = (
     "import sys; sys.path[:] = {path!r}; "
     "from grue.engine.emulator_process import main; main({handle}, {awake})"
 )
 OTHER_CORES = 2
-"""For the training program itself: processes beyond the rest have no core of their own."""
+"""Cores for the training program; only the others may be used for busy waiting."""
 
 
 class WorkerError(GrueError):
-    """A process of emulators is gone or does not answer."""
+    """A subprocess ended or does not answer."""
 
 
 @dataclass
 class Spent:
-    """Seconds since the pool was made, for finding out where the time goes."""
+    """Seconds since the pool was made, for profiling."""
 
     asking: float = 0.0
-    """From a question to its answer."""
+    """From questions to answers."""
     playing: float = 0.0
-    """Of that, in the emulators: of the slowest process for each question."""
+    """Of that, in the emulators of the slowest subprocess."""
 
 
 class Worker:
-    """One process, and the pipe to it."""
+    """A subprocess and the pipe to it."""
 
     def __init__(self, spec: Spec, awake: bool = False) -> None:
-        """``awake``: it has a core of its own, and need not sleep between two steps."""
+        """``awake``: it has its own core, and may wait for questions in a busy loop."""
         self.connection, other = Pipe()
-        self._ready = Ready(self.connection)
-        self._awake = AWAKE_SECONDS if awake else 0.0
+        self._ready = Ready(self.connection, awake)
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115
         program = PROGRAM.format(path=sys.path, handle=other.fileno(), awake=awake)
         self.process = subprocess.Popen(
@@ -80,7 +68,7 @@ class Worker:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=self._errors,
-            # Ctrl-C is for us: we end the processes ourselves.
+            # Ctrl-C goes to the parent only, which ends the subprocess.
             start_new_session=True,
         )
         other.close()
@@ -88,7 +76,7 @@ class Worker:
             self.connection.send(spec)
 
     def wait(self) -> Facts:
-        """What it knows of the game, once it is there."""
+        """Waits for the start, and returns facts about the game."""
         facts = self._receive(START_SECONDS, self.connection.recv)
         if isinstance(facts, GrueError):
             raise facts
@@ -105,7 +93,7 @@ class Worker:
 
     def _receive(self, seconds: float, receive: Callable[[], Any]) -> Any:
         try:
-            if not self._ready.wait(seconds, self._awake):
+            if not self._ready.wait(seconds):
                 raise WorkerError("did not answer in time")
             return receive()
         except (EOFError, OSError):
@@ -123,32 +111,28 @@ class Worker:
         return WorkerError(f"{how}: {said[-1]}" if said else how)
 
     def end(self) -> None:
-        end_process(self.process, self.connection)
+        self.connection.close()
+        self.process.kill()
+        self.process.wait()
         self._errors.close()
 
 
-def end_process(process: subprocess.Popen[bytes], connection: Connection) -> None:
-    connection.close()
-    process.kill()
-    process.wait()
-
-
 class Pool:
-    """Answers questions about games, whatever becomes of its processes."""
+    """Answers questions about games, and replaces failed subprocesses."""
 
     def __init__(
         self, spec: Spec, workers: int | None = None, seconds: float | None = None
     ) -> None:
         self.spec = spec
-        self.question, self.turn = question_type(spec), turn_type(spec)
-        """Of questions and answers: records, of which ``ask`` takes and gives arrays."""
+        self.question, self.turn = spec.question_type(), spec.turn_type()
+        """Record types of the arrays that ``ask`` takes and returns."""
         self.size = worker_count() if workers is None else workers
         self.seconds = STEP_SECONDS if seconds is None else seconds
         self.spent = Spent()
         self.failures = 0
-        """Processes that were replaced, and games that failed in one that goes on."""
+        """Subprocesses that were replaced, and games that failed."""
         self.error: GrueError | None = None
-        """What made it give up."""
+        """Why the pool gave up, if it did."""
         self._in_a_row = 0
         self._notes: list[str] = []
         self._workers: dict[int, Worker] = {}
@@ -157,7 +141,7 @@ class Pool:
 
     @property
     def processes(self) -> list[int]:
-        """Their ids."""
+        """The process ids."""
         return [worker.process.pid for _, worker in sorted(self._workers.items())]
 
     def facts(self) -> Facts:
@@ -168,36 +152,33 @@ class Pool:
             return self._facts
 
     def opening(self, seed: int) -> np.ndarray:
-        """The first text of a game and what goes with it."""
+        """The first turn of a game."""
         asked = np.zeros(1, self.question)
         asked["seed"], asked["action"] = seed, OPENING
         turns = self.ask(asked)
         if self.error is not None:
             raise self.error
         if turns["failed"][0]:
-            raise GrueError(f"{self.spec.game.name} does not begin: {self.notes()[-1]}")
+            raise GrueError(f"{self.spec.game.name} does not start: {self.notes()[-1]}")
         return turns
 
     def ask(self, asked: np.ndarray) -> np.ndarray:
-        """The answers to all rows; those that could not be had are marked as failed.
-
-        Once the pool has given up, that is all of them.
-        """
+        """Answers all rows. Failed ones are marked, which is all once the pool has given up."""
         with self._lock:
             try:
                 return self._ask(asked)
             except BaseException:
-                # Answers may be left in the pipes.
+                # The pipes may still hold answers.
                 end_all(self._workers)
                 raise
 
     def notes(self) -> list[str]:
-        """What went wrong since this was last called, in lines."""
+        """Failures since the last call, one line each."""
         notes, self._notes = self._notes, []
         return notes
 
     def close(self) -> None:
-        """Ends all processes; the next question starts them again, also after giving up."""
+        """Ends all subprocesses. The next question starts them again."""
         with self._lock:
             end_all(self._workers)
             self.error, self._in_a_row = None, 0
@@ -234,7 +215,7 @@ class Pool:
         return turns
 
     def _start(self, numbers: Iterable[int]) -> None:
-        """All at once, and then waits for all."""
+        """Starts missing subprocesses in parallel."""
         if self.error is not None:
             return
         new = [number for number in numbers if number not in self._workers]
@@ -245,16 +226,16 @@ class Pool:
             try:
                 self._facts = self._workers[number].wait()
             except GrueError as error:
-                own = f"a process for {self.spec.game.name} {error} at its start"
+                own = f"a subprocess for {self.spec.game.name} {error} at its start"
                 self.error = GrueError(own) if isinstance(error, WorkerError) else error
                 end_all(self._workers)
                 return
 
     def _replace(self, number: int, games: int, error: WorkerError) -> None:
-        """Ends a process; the next question to it starts another."""
+        """Ends a subprocess. The next question to it starts another."""
         self._workers.pop(number).end()
         what = "its episode ends" if games == 1 else f"its {games} episodes end"
-        self._fail(f"an emulator's process {error}: {what} here, and another process goes on")
+        self._fail(f"an emulator's subprocess {error}: {what} here, and a new one is started")
 
     def _note_errors(self, answer: Answer) -> None:
         for error in answer.errors:
@@ -278,12 +259,12 @@ def end_all(workers: dict[int, Worker]) -> None:
 
 
 def worker_count() -> int:
-    """As many as there are cores, or as ``GRUE_WORKERS`` says."""
+    """The number in ``GRUE_WORKERS``, or else the number of cores."""
     given = os.environ.get(VARIABLE)
     if given is None:
         return core_count()
     if not given.isdigit() or int(given) < 1:
-        raise UsageError(f"{VARIABLE} is a number of processes from 1 on, not {given!r}")
+        raise UsageError(f"{VARIABLE} is {given!r}; give a number of subprocesses, at least 1")
     return int(given)
 
 

@@ -1,8 +1,8 @@
-"""A process that holds emulators, started by ``workers.Pool``.
+"""A subprocess with emulators, started by ``emulator_pool.Pool``.
 
-It is told whole histories (seed, commands so far, next command) and answers with what the last
-command did. Each place keeps its game where it is: mostly the history is the one it is at, and else
-the game is played again from its seed. So an answer depends on the question alone.
+A question is a whole history (seed, past commands, next command). The answer is the result of the
+next command, and depends on the question alone. Each place keeps its game. If the game is not at
+that history, it is replayed from the seed.
 """
 
 from __future__ import annotations
@@ -24,74 +24,64 @@ from grue.games.playable import Knowledge, Playable
 from grue.games.tokens import Vocabulary
 
 AWAKE_SECONDS = 0.01
-"""So long a process with a core of its own looks for the next question before it sleeps: to be
-woken takes longer than a step of the game."""
+"""How long a subprocess with its own core polls before it sleeps: waking up is slow."""
 
 
 class Spec(NamedTuple):
-    """What a worker plays."""
+    """What a subprocess plays."""
 
     game: Playable
     episode_steps: int
     vocabulary: Vocabulary
     observation_length: int
     informed: bool
-    """Whether look and inventory are told with every step."""
+    """Whether every step also returns the output of look and inventory."""
+
+    def turn_type(self) -> np.dtype:
+        """The record of a turn. All fields are int32, so many records are also one plain array."""
+        told = self.observation_length if self.informed else 0
+        sizes = {
+            "observation": self.observation_length,
+            "admissible_set": len(self.game.commands) if self.game.knows.admissible else 0,
+            "subtasks": len(self.game.subtasks),
+            "looked": told,
+            "carried": told,
+        }
+        columns = ((name, (sizes[name],) if name in sizes else ()) for name in Turn._fields)
+        return np.dtype([(name, np.int32, shape) for name, shape in columns])
+
+    def question_type(self) -> np.dtype:
+        """The record of a question: a game's next command and all before, as int32."""
+        numbers = ("place", "seed", "steps", "action")
+        history = ("commands", np.int32, (self.episode_steps,))
+        return np.dtype([*((name, np.int32) for name in numbers), history])
 
 
 class Facts(NamedTuple):
-    """What only an emulator knows of a game."""
+    """Facts about a game that only the emulator knows."""
 
     knows: Knowledge
     max_score: int | None
 
 
 class Turn(NamedTuple):
-    """What a command did, as arrays; in a message the fields of a record, all whole numbers."""
+    """The result of a command, as arrays; in messages, the fields of a record."""
 
     observation: Any
     score: Any
     terminated: Any
     admissible: Any
     failed: Any
-    """The emulator gave up: the other fields say nothing."""
+    """The emulator failed; the other fields are meaningless."""
     admissible_set: Any
-    """Empty where it is not known."""
+    """Empty if it is unknown."""
     subtasks: Any
     looked: Any
     carried: Any
 
 
-def turn_type(spec: Spec) -> np.dtype:
-    """A record for one turn: whole messages are one array, which is read without a copy.
-
-    All in it are numbers of 32 bits, so that many records are also one plain array.
-    """
-    length, told = spec.observation_length, spec.observation_length if spec.informed else 0
-    commands = len(spec.game.commands) if spec.game.knows.admissible else 0
-    columns = Turn(
-        observation=(length,),
-        score=(),
-        terminated=(),
-        admissible=(),
-        failed=(),
-        admissible_set=(commands,),
-        subtasks=(len(spec.game.subtasks),),
-        looked=(told,),
-        carried=(told,),
-    )
-    return np.dtype([(name, np.int32, shape) for name, shape in columns._asdict().items()])
-
-
-def question_type(spec: Spec) -> np.dtype:
-    """A record for the next command of one game, and all that were before: 32 bits each."""
-    numbers = ("place", "seed", "steps", "action")
-    history = ("commands", np.int32, (spec.episode_steps,))
-    return np.dtype([*((name, np.int32) for name in numbers), history])
-
-
 OPENING = -1
-"""In place of a command."""
+"""Instead of a command: asks for the first turn."""
 
 
 def failed_turns(kind: np.dtype, rows: int) -> np.ndarray:
@@ -103,7 +93,7 @@ def failed_turns(kind: np.dtype, rows: int) -> np.ndarray:
 class Answer(NamedTuple):
     turns: np.ndarray
     seconds: float
-    """Spent in emulators and on their texts."""
+    """Time spent in emulators and on their texts."""
     errors: list[str]
 
     def pack(self) -> bytes:
@@ -120,7 +110,7 @@ class Answer(NamedTuple):
 
 
 class Place:
-    """One game, and the history that it is at."""
+    """One game and its current history."""
 
     def __init__(self, spec: Spec, tokens: Tokens) -> None:
         self.env = host(spec.game, spec.episode_steps, snapshots=spec.informed, tokens=tokens)
@@ -145,10 +135,10 @@ class Place:
 class Server:
     def __init__(self, spec: Spec) -> None:
         self.spec = spec
-        self.turn = turn_type(spec)
+        self.turn = spec.turn_type()
         self.places: dict[int, Place] = {}
         self.tokens = Tokens(spec.vocabulary, spec.observation_length)
-        """Of all places: they mostly print the same texts."""
+        """Shared by all places, which mostly print the same texts."""
         env = self._place(0).env
         env.prepare()
         self.facts = Facts(env.knows._replace(look=spec.informed), env.max_score)
@@ -161,7 +151,7 @@ class Server:
             try:
                 self._write(turn, self._place(place), question)
             except Exception as error:
-                # The place may be anywhere now: the next question gets a new one.
+                # The state is unknown now: the next question gets a new place.
                 self.places.pop(place, None)
                 errors.append(f"{type(error).__name__}: {error}")
         return Answer(turns, time.perf_counter() - start, errors)
@@ -169,11 +159,8 @@ class Server:
     def _write(self, turn: Any, place: Place, question: Any) -> None:
         history = question["commands"][: question["steps"]]
         step = place.take(int(question["seed"]), history, int(question["action"]))
-        turn["observation"] = step.observation
-        turn["score"] = step.score
-        turn["terminated"] = step.terminated
-        turn["admissible"] = step.admissible
-        turn["subtasks"] = step.subtasks
+        for name in ("observation", "score", "terminated", "admissible", "subtasks"):
+            turn[name] = getattr(step, name)
         if place.env.knows.admissible:
             turn["admissible_set"] = step.admissible_set
         if self.spec.informed:
@@ -188,7 +175,7 @@ class Server:
 
 
 def main(handle: int, awake: bool) -> None:
-    """Serves until the other end of the pipe is gone; ``awake`` with a core of its own."""
+    """Serves until the pipe is closed. ``awake``: it has its own core."""
     threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
     connection = Connection(handle)
     try:
@@ -197,9 +184,9 @@ def main(handle: int, awake: bool) -> None:
         connection.send(error)
         return
     connection.send(server.facts)
-    question, ready = question_type(server.spec), Ready(connection)
+    question, ready = server.spec.question_type(), Ready(connection, awake)
     while True:
-        ready.wait(None, AWAKE_SECONDS if awake else 0.0)
+        ready.wait(None)
         try:
             message = connection.recv_bytes()
         except EOFError:
@@ -209,16 +196,17 @@ def main(handle: int, awake: bool) -> None:
 
 
 class Ready:
-    """Waits for something to read."""
+    """Waits for a message."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, awake: bool) -> None:
+        self._awake = AWAKE_SECONDS if awake else 0.0
         self._poll = select.poll()
         self._poll.register(connection, select.POLLIN)
 
-    def wait(self, seconds: float | None, awake: float) -> bool:
-        """Whether it came in time. In the first ``awake`` seconds it looks again and again."""
+    def wait(self, seconds: float | None) -> bool:
+        """Whether it came in time. If ``awake``, the wait begins with a busy loop."""
         begun = time.perf_counter()
-        while (waited := time.perf_counter() - begun) < awake:
+        while (waited := time.perf_counter() - begun) < self._awake:
             if self._poll.poll(0):
                 return True
         left = None if seconds is None else 1e3 * max(seconds - waited, 0.0)
@@ -226,7 +214,7 @@ class Ready:
 
 
 def _end_with_parent(parent: int) -> None:
-    """Also when an emulator never comes back: its calls leave other threads running."""
+    """Ends this process with its parent, even if an emulator hangs."""
     while os.getppid() == parent:
         time.sleep(1)
     os._exit(0)

@@ -1,4 +1,4 @@
-"""The contract of all games: what an environment offers, whichever engine plays it.
+"""The interface of all environments.
 
 Compiled games (``CompiledEnv``) and pooled ones (``PooledEnv``, real games in subprocesses) run
 under jit and vmap. Hosted ones (``HostedEnv``, ``StoryEnv``) play the real game in this process.
@@ -16,77 +16,75 @@ from grue.games.playable import Knowledge
 from grue.games.tokens import Vocabulary
 
 GAME_STREAM = 0x67616D65
-"""The name of the random stream that a game's own chance is drawn from: a run's key folded with it.
+"""Folded into a run's key for the game's random stream.
 
-It spells "game", and is none of the small numbers that the run's other streams have.
+It spells "game" and differs from the small numbers of the run's other streams.
 """
 
 
 @runtime_checkable
 class Environment(Protocol):
-    """``reset`` and ``step`` are pure: a state can be kept, and stepped from again."""
+    """``reset`` and ``step`` are pure: a state can be kept and stepped from again."""
 
     commands: tuple[str, ...]
-    """What the numbers of actions mean."""
+    """The command of each action."""
     vocabulary: Vocabulary
     observation_length: int
-    """Tokens of every observation: shorter texts are padded, longer ones lose their end."""
+    """Tokens per observation: shorter texts are padded, longer ones are cut."""
     episode_steps: int
     max_score: int | None
-    """None if it is not known."""
+    """None if it is unknown."""
     subtask_names: tuple[str, ...]
     digest: str
-    """Differs when the game's files differ."""
+    """Changes when the game's files change."""
     knows: Knowledge
-    """What the game can tell, and what it says where it cannot."""
+    """What the game can report."""
 
     def reset(self, key: Any = None) -> tuple[Any, Step]:
-        """The first episode of a stream of chance.
+        """The first episode of a random stream, given by a JAX key.
 
-        Hosted games also take a whole number: the seed of the first episode. The next ones add 1.
+        Hosted games also take an integer: the seed of the first episode. Later episodes add 1.
         """
         ...
 
     def restart(self, state: Any) -> tuple[Any, Step]:
-        """The episode after the one that a state belongs to."""
+        """The next episode after the state's."""
         ...
 
     def step(self, state: Any, action: Any) -> tuple[Any, Step]:
-        """Takes a command by its number; hosted games also take any words.
+        """Takes a command by its number; hosted games also take any text.
 
-        A game that is over stays as it is, without words and reward. A hosted game raises
-        UsageError: outside of a program it can.
+        After the end of a game, the state does not change, and observation and reward are 0.
+        Hosted games raise UsageError instead.
         """
         ...
 
     def look(self, state: Any) -> Any:
-        """The tokens of looking around now, without a step; see ``knows.look``."""
-        ...
+        """The tokens that look would print, without a step; see ``knows.look``."""
 
     def inventory(self, state: Any) -> Any:
-        """The tokens of taking inventory now, without a step; see ``knows.look``."""
-        ...
+        """The tokens that inventory would print, without a step; see ``knows.look``."""
 
     def decode(self, observation: Any) -> str:
-        """The text of tokens."""
+        """The text of an observation."""
         return self.vocabulary.decode(np.asarray(observation).tolist())
 
     def notes(self) -> list[str]:
-        """What went wrong and was mended since they were last asked for, in lines."""
+        """Recovered failures since the last call, one line each."""
         return []
 
     def check(self) -> None:
-        """Raises what made it give up, if it did: within a program nothing can be raised."""
+        """Raises the error that stopped the game, if any: a jitted program cannot raise."""
 
     def close(self) -> None:
-        """Ends the emulators and processes that it holds, if any.
+        """Ends its emulators and subprocesses.
 
-        A pooled game starts its processes again when they are needed; a hosted game stays closed.
+        A pooled game restarts them when needed; a hosted game stays closed.
         """
 
 
 def episode_seed(key: Any, episode: Any) -> Any:
-    """The seed for the emulator in one episode of a key's stream of chance."""
+    """The emulator's seed for one episode of a key's random stream."""
     import jax
 
     return jax.random.randint(jax.random.fold_in(key, episode), (), 0, LARGEST_SEED, "int32")

@@ -1,8 +1,8 @@
-"""Reads what a TextWorld story prints: the text meant for a player, the score, the end, events.
+"""Parses the output of a TextWorld story: text, score, end of the game, events.
 
-A TextWorld story ends each turn with a prompt and a status line that holds the room, the score
-and a count of turns, and the last turn with a line that counts turns too. None of that belongs to
-the observation: the turn count would tell the agent the time.
+Each turn ends with a prompt and a status line (room, score, number of turns); the last turn ends
+with a line that has the number of turns. Observations leave these out, so that the agent is not
+told the time.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 from grue.errors import BrokenFileError
 
-# The room's name ends in "=-", and a score may be negative: "-= Attic =--2/5".
+# The room's name ends in "=-", and scores may be negative: "-= Attic =--2/5".
 STATUS = re.compile(r"\n>\s*(?:\S.*=-)?(-?\d+)/(\d+)\s*\Z")
 FINAL_SCORE = re.compile(r"\nYou scored (?:a total of )?(-?\d+) (?:out of|point).*\Z", re.DOTALL)
 TRACE = re.compile(r"\[([^\]]+)\]\n?")
 LOGO = re.compile(r"\A(?:[ _|\\/$<>]*\n)+")
-"""TextWorld's name in large letters, before the opening."""
+"""TextWorld's logo before the opening."""
 WON = "*** The End ***"
 LOST = "*** You lost! ***"
 
@@ -29,7 +29,7 @@ class Feedback:
     won: bool
     lost: bool
     events: tuple[str, ...]
-    """Actions that the story reports as done, when it was told to trace them."""
+    """Successful actions, if the story traces them."""
 
 
 def read_feedback(raw: str) -> Feedback:
@@ -38,7 +38,7 @@ def read_feedback(raw: str) -> Feedback:
     pattern = FINAL_SCORE if won or lost else STATUS
     found = pattern.search(raw)
     if found is None:
-        raise BrokenFileError(f"the story's output has no score, is it TextWorld's? {raw[-80:]!r}")
+        raise BrokenFileError(f"the story's output has no score; is it TextWorld's? {raw[-80:]!r}")
     body = LOGO.sub("", raw[: found.start()])
     return Feedback(
         tidy(TRACE.sub("", body)), int(found[1]), won, lost, _events(TRACE.findall(body))
@@ -47,11 +47,11 @@ def read_feedback(raw: str) -> Feedback:
 
 def _events(tags: list[str]) -> tuple[str, ...]:
     done = " - succeeded"
-    # A number in brackets marks an action that is part of another.
+    # A number in parentheses marks a part of another action.
     return tuple(t.removesuffix(done) for t in tags if t.endswith(done) and not t.startswith("("))
 
 
 def tidy(text: str) -> str:
-    """White space as a reader wants it: no indents, at most one blank line."""
+    """Removes indents and repeated blank lines."""
     lines = "\n".join(line.strip() for line in text.strip().splitlines())
     return re.sub(r"\n{3,}", "\n\n", lines)

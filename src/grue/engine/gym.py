@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -21,28 +21,29 @@ from grue.errors import UsageError
 from grue.games.playable import Playable
 from grue.games.registry import LEVELS, load
 
-# Stories print the Z-machine's characters, which Jericho reads as Latin text.
+# Jericho decodes the output of stories as Latin-1.
 ASCII = "".join(chr(code) for code in range(0x20, 0x7F))
 LATIN = "".join(chr(code) for code in range(0xA1, 0x100))
 CHARSET = "\n" + ASCII + LATIN
 ALLOWED = frozenset(CHARSET)
 MAX_LENGTH = 2048
-"""SaladWorld's longest text, an opening, has 402 characters; another game's may be cut here."""
+"""Longer texts are cut. SaladWorld's longest text has 402 characters."""
 OTHER_CHARACTER = "?"
 
 
 class StoryText(spaces.Text):
-    """What a story may print."""
+    """The observation space: what a story may print."""
 
     def __init__(self) -> None:
         super().__init__(MAX_LENGTH, min_length=0, charset=CHARSET)
 
 
 class _SharedTexts(Sequence[str]):
-    """The texts of all environments in memory that worker processes write to.
+    """The texts of all environments in memory shared with worker processes.
 
-    AsyncVectorEnv asks for a batch once and copies it after every step. For a Text space gymnasium
-    answers with plain strings, which never change (its issue 1164): this reads when it is copied.
+    AsyncVectorEnv reads the shared memory once and copies the result after every step. For a Text
+    space that result is plain strings, which never change (Gymnasium's issue 1164). This class
+    reads the memory whenever it is copied.
     """
 
     def __init__(self, space: StoryText, memory: Any, count: int) -> None:
@@ -53,15 +54,11 @@ class _SharedTexts(Sequence[str]):
     def __len__(self) -> int:
         return len(self._codes)
 
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[str, ...]: ...
-    def __getitem__(self, index: int | slice) -> str | tuple[str, ...]:
+    def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return tuple(self)[index]
         row = self._codes[index]
-        # Codes past the last character fill the row up.
+        # Larger codes are padding.
         return "".join(self._characters[row[row < len(self._characters)]])
 
     def __deepcopy__(self, memo: dict[int, Any]) -> tuple[str, ...]:
@@ -74,12 +71,11 @@ def _read_texts(space: StoryText, shared_memory: Any, n: int = 1) -> _SharedText
 
 
 class TextGameEnv(gymnasium.Env[str, np.int64]):
-    """A text game on its real interpreter: texts are observations, commands are actions.
+    """A text game on its real interpreter: observations are texts, actions are commands.
 
     ``info`` has ``score``, ``subtasks`` (which are done), ``admissible`` (whether the command
-    changed the state) and, if ``admissible=True``, ``admissible_set``: a mask for
-    ``action_space.sample``, which costs a look at every command. It is known of TextWorld's games
-    only.
+    changed the state) and, with ``admissible=True``, ``admissible_set``: a mask for
+    ``action_space.sample``. It checks every command, and exists for TextWorld games only.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 4}  # noqa: RUF012
@@ -97,8 +93,8 @@ class TextGameEnv(gymnasium.Env[str, np.int64]):
         self.game: Playable = load(game)
         if admissible and not self.game.knows.admissible:
             raise UsageError(
-                f"nobody knows which commands are admissible in {self.game.name}: make it without "
-                "admissible=True, which is for TextWorld's games"
+                f"the admissible commands of {self.game.name} are unknown: make it without "
+                "admissible=True, which is for TextWorld games"
             )
         self.commands = self.game.commands
         self.admissible = admissible
@@ -113,7 +109,7 @@ class TextGameEnv(gymnasium.Env[str, np.int64]):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
         super().reset(seed=seed, options=options)
-        # The interpreter takes 31 bits; gymnasium's generator makes any seed fit.
+        # The interpreter's seeds have 31 bits; Gymnasium's may be larger.
         self._state, step = self._env.reset(int(self.np_random.integers(2**31 - 1)))
         self._screen = observation(step)
         return observation(step), self._info(step)
@@ -134,7 +130,7 @@ class TextGameEnv(gymnasium.Env[str, np.int64]):
         )
 
     def render(self) -> str | None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The last command and what the game answered, in mode "ansi"."""
+        """The last command and the game's answer, in mode "ansi"."""
         return self._screen if self.render_mode == "ansi" else None
 
     def close(self) -> None:
@@ -155,18 +151,13 @@ class TextGameEnv(gymnasium.Env[str, np.int64]):
 class SaladWorldEnv(TextGameEnv):
     """One of the seven levels of SaladWorld."""
 
-    def __init__(
-        self,
-        level: int = 1,
-        episode_steps: int | None = None,
-        admissible: bool = False,
-        render_mode: str | None = None,
-    ) -> None:
-        super().__init__(level_name(level), episode_steps, admissible, render_mode)
+    def __init__(self, level: int = 1, **options: Any) -> None:
+        """``options`` are those of TextGameEnv."""
+        super().__init__(level_name(level), **options)
 
 
 def level_name(level: int) -> str:
-    """The game of a level of SaladWorld."""
+    """The name of a SaladWorld level."""
     if level not in LEVELS:
         raise UsageError(
             f"SaladWorld has no level {level!r}; the levels are {LEVELS[0]} to {LEVELS[-1]}"
@@ -176,11 +167,11 @@ def level_name(level: int) -> str:
 
 def check_episode_steps(episode_steps: int | None) -> None:
     if episode_steps is not None and episode_steps < 1:
-        raise UsageError(f"episode_steps is {episode_steps}; an episode has at least 1 step")
+        raise UsageError(f"episode_steps is {episode_steps}; give at least 1 step")
 
 
 def observation(step: Step) -> str:
-    """The step's text, made to fit the observation space."""
+    """The step's text, within the observation space."""
     text = step.text or ""
     if not ALLOWED.issuperset(text):
         text = "".join(c if c in ALLOWED else OTHER_CHARACTER for c in text)

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-ENVIRONMENTS = {
-    "grue/SaladWorld-v0": (
-        "grue.engine.gym:SaladWorldEnv",
-        "grue.engine.gym_vector:SaladWorldVectorEnv",
-    ),
-    "grue/TextGame-v0": ("grue.engine.gym:TextGameEnv", "grue.engine.gym_vector:TextGameVectorEnv"),
-}
-"""For each name the environment of one game, and that of many."""
-
 
 def register_environments() -> None:
-    """Does nothing if Gymnasium is not installed, or if they are registered already."""
+    """Does nothing if Gymnasium is not installed, or if they are already registered."""
     try:
         import gymnasium
     except ImportError:
         return
-    for name, (one, many) in ENVIRONMENTS.items():
-        if name not in gymnasium.registry:
-            gymnasium.register(name, one, vector_entry_point=many)
+    for kind in ("SaladWorld", "TextGame"):
+        if (name := f"grue/{kind}-v0") not in gymnasium.registry:
+            many = f"grue.engine.gym_vector:{kind}VectorEnv"
+            gymnasium.register(name, f"grue.engine.gym:{kind}Env", vector_entry_point=many)

@@ -1,4 +1,4 @@
-"""Gymnasium's vector environments over the compiled engine: many games in one jitted program.
+"""Gymnasium vector environments on the compiled engine: many games in one jitted program.
 
 gymnasium.make_vec("grue/SaladWorld-v0", num_envs=1024, level=3)
 gymnasium.make_vec("grue/TextGame-v0", num_envs=1024, game="path/to/story.z8")
@@ -27,15 +27,15 @@ from grue.errors import CannotCompileError, UsageError
 from grue.games.playable import Playable
 
 Games = tuple[State, Any]
-"""The states of all games, and which of them have ended and begin anew at the next step."""
+"""The states of all games, and which of them have ended and restart at the next step."""
 
 
 class TextGameVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
-    """Copies of a compiled game: token numbers are observations, commands are actions.
+    """Copies of a compiled game: observations are token numbers, actions are commands.
 
     Number 0 is padding, and ``vocabulary.words[i - 1]`` is the word of number i. ``infos`` has
     ``score``, ``subtasks``, ``admissible`` and, unless ``admissible=False``, ``admissible_set``,
-    each with a row for every game. The step after an end takes no command: it begins anew.
+    each with a row for every game. The step after the end of a game restarts it.
     """
 
     metadata: dict[str, Any] = {  # noqa: RUF012
@@ -74,7 +74,7 @@ class TextGameVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         seed: int | np.integer | Sequence[int | None] | None = None,
         options: dict[str, Any] | None = None,
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Begins all games anew. They have no chance in them, so that every seed plays alike."""
+        """Restarts all games. They are deterministic, so all seeds are the same."""
         self._check_open()
         if seed is not None and not isinstance(seed, int | np.integer):
             if len(seed) != self.num_envs:
@@ -85,8 +85,8 @@ class TextGameVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             seed = None
         if options and "reset_mask" in options:
             raise UsageError(
-                "there is no option 'reset_mask' here: ended games begin anew by themselves, and "
-                "reset begins all"
+                "there is no option 'reset_mask' here: ended games restart by themselves, and "
+                "reset restarts all"
             )
         super().reset(seed=None if seed is None else int(seed), options=options)
         nothing = np.zeros(self.num_envs, np.int32)
@@ -101,7 +101,7 @@ class TextGameVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         if self._games is None:
             raise gymnasium.error.ResetNeeded("call reset before the first step")
         self._games, step = self._turn(self._games, self._checked(actions))
-        # Everything comes to the host at once, and is copied: JAX's arrays cannot be written to.
+        # One transfer for everything. Arrays are copied, because JAX's are read-only.
         step = jax.device_get(step)
         return (
             step.observation.astype(np.int32),
@@ -112,7 +112,7 @@ class TextGameVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         )
 
     def decode(self, observation: np.ndarray) -> str:
-        """The text of one game's observation, a row of what ``step`` gives."""
+        """The text of one game's observation."""
         return self.engine.decode(observation)
 
     def close_extras(self, **kwargs: Any) -> None:
@@ -130,14 +130,14 @@ class TextGameVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         return (state, step.terminated | step.truncated), self._reported(step)
 
     def _reported(self, step: Step) -> Step:
-        """Without what nobody asked for, which is then not computed."""
+        """Unused results are left out, so that they are not computed."""
         return step if self.admissible else step._replace(admissible_set=None)
 
     # On the host
 
     @cached_property
     def _all_ended(self) -> Games:
-        """Games whose next turn is the beginning: reset needs no program of its own."""
+        """Ended games, which restart at the next turn: reset needs no other program."""
         state, _ = jax.eval_shape(self.engine.reset)
         blank = jax.tree.map(lambda leaf: np.zeros((self.num_envs, *leaf.shape), leaf.dtype), state)
         return blank, np.ones(self.num_envs, bool)
@@ -152,7 +152,7 @@ class TextGameVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         wrong = np.flatnonzero((numbers < 0) | (numbers >= len(self.commands)))
         if wrong.size:
             raise UsageError(
-                f"there is no action {numbers[wrong[0]]}, which environment {wrong[0]} was given: "
+                f"environment {wrong[0]} got the action {numbers[wrong[0]]}: "
                 f"use 0 to {len(self.commands) - 1}"
             )
         return numbers.astype(np.int32)
@@ -162,7 +162,7 @@ class TextGameVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             raise gymnasium.error.ClosedEnvironmentError("the environment is closed: make another")
 
     def _infos(self, step: Step) -> dict[str, Any]:
-        """As Gymnasium has it: beside each array, which games it tells of. Here that is all."""
+        """In Gymnasium's format: each array has a mask of its games, which are all here."""
         arrays = {
             "score": step.score.astype(np.int64),
             "subtasks": step.subtasks.copy(),
@@ -174,16 +174,11 @@ class TextGameVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
 
 
 class SaladWorldVectorEnv(TextGameVectorEnv):
-    """Copies of one of the seven levels of SaladWorld."""
+    """Copies of a SaladWorld level."""
 
-    def __init__(
-        self,
-        level: int = 1,
-        num_envs: int = 1,
-        episode_steps: int | None = None,
-        admissible: bool = True,
-    ) -> None:
-        super().__init__(level_name(level), num_envs, episode_steps, admissible)
+    def __init__(self, level: int = 1, **options: Any) -> None:
+        """``options`` are those of TextGameVectorEnv."""
+        super().__init__(level_name(level), **options)
 
 
 def _compiled_env(game: str | Path | Playable, episode_steps: int | None) -> CompiledEnv:

@@ -1,7 +1,6 @@
-"""What all hosted games have in common: a real story in Jericho's emulator, behind the contract.
+"""Shared by all hosted games: a real story in Jericho's emulator.
 
-``reset`` and ``step`` take and return states that hold a snapshot of the emulator, so a state can
-be stepped from as often as one likes.
+States hold a snapshot of the emulator, so that any state can be stepped from again.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ import numpy as np
 
 from grue.engine.emulator import (
     LARGEST_SEED,
+    check_command,
     check_seed,
     close_emulator,
     open_emulator,
     restart_emulator,
-    take_command,
 )
 from grue.engine.environment import Environment, episode_seed
 from grue.engine.step import Step
@@ -29,10 +28,10 @@ from grue.games.playable import Playable
 from grue.games.tokens import Vocabulary
 
 OBSERVATION_LENGTH = 128
-"""Words of a text that an agent sees; the end of a longer one is cut off."""
+"""Tokens per observation; longer texts are cut."""
 LOOK, INVENTORY = "look", "inventory"
 KEPT_TEXTS = 50_000
-"""Texts whose tokens are remembered."""
+"""Size of the cache of texts."""
 
 G = TypeVar("G", bound=Playable)
 
@@ -51,17 +50,17 @@ class Tokens:
             row = np.zeros(self.length, np.int32)
             numbers = self.vocabulary.encode(text)[: self.length]
             row[: len(numbers)] = numbers
-            row.setflags(write=False)  # Others get the same row.
+            row.setflags(write=False)  # The row is shared.
             if len(self._rows) < KEPT_TEXTS:
                 self._rows[text] = row
         return row
 
 
 class RealGame(Environment, Generic[G]):
-    """The names that the contract asks for, of a game that is played by its story."""
+    """The attributes of ``Environment`` for a game played from its story."""
 
     def __init__(self, game: G, episode_steps: int | None, tokens: Tokens | None) -> None:
-        """``tokens`` by default know every word of the story, in lower case."""
+        """By default ``tokens`` has every word of the story, in lower case."""
         self.game = game
         self.tokens = Tokens(game.words) if tokens is None else tokens
         self.commands = game.commands
@@ -75,7 +74,7 @@ class RealGame(Environment, Generic[G]):
 
 
 class Chance(NamedTuple):
-    """Which seed an episode has: a whole number counts up, a JAX key draws them."""
+    """The seeds of episodes: counted up from an integer, or drawn with a JAX key."""
 
     stream: Any
     episode: int = 0
@@ -99,18 +98,18 @@ class Chance(NamedTuple):
 @dataclass(frozen=True)
 class HostedState:
     snapshot: tuple[Any, ...] | None
-    """None where nobody goes back."""
+    """None if the game has no snapshots."""
     score: int
     subtasks: tuple[bool, ...]
     steps: int
     over: bool
     chance: Chance
     facts: Facts = frozenset()
-    """The world, where its rules are known."""
+    """The world, if its rules are known."""
 
 
 class EmulatorEnv(RealGame[G], ABC):
-    """A game in an emulator of this process; its kinds differ in how they read what it prints."""
+    """A game in an emulator of this process. Subclasses parse the output."""
 
     def __init__(
         self,
@@ -120,10 +119,9 @@ class EmulatorEnv(RealGame[G], ABC):
         snapshots: bool = True,
         tokens: Tokens | None = None,
     ) -> None:
-        """With ``one_life`` the loss of a life ends the game, as in training.
+        """With ``one_life``, death ends the game, as in training and always in TextWorld games.
 
-        In TextWorld's games it always does. Without ``snapshots`` a state can be stepped from only
-        while it is the last one.
+        Without ``snapshots``, only the last state can be stepped from.
         """
         super().__init__(game, episode_steps, tokens)
         self.one_life = one_life
@@ -132,7 +130,7 @@ class EmulatorEnv(RealGame[G], ABC):
         self._current: HostedState | None = None
 
     def reset(self, key: Any = None) -> tuple[HostedState, Step]:
-        """Starts an episode; the same commands under the same seed play alike."""
+        """Starts an episode. The same seed and commands give the same results."""
         return self._begin(Chance.of(key))
 
     def restart(self, state: HostedState) -> tuple[HostedState, Step]:
@@ -140,8 +138,8 @@ class EmulatorEnv(RealGame[G], ABC):
         return self._begin(Chance(stream, episode + 1))
 
     def step(self, state: HostedState, action: int | str) -> tuple[HostedState, Step]:
-        """Takes a command, by its index in ``commands`` or as words of one's own."""
-        command, raw = take_command(self._emulator, self.commands, action, state, self._current)
+        """Takes a command, by its index in ``commands`` or as a text."""
+        command, raw = self._take(state, action)
         following, text, changed = self._turn(state, command, raw)
         self._current = following
         return following, self._report(following, text, following.score - state.score, changed)
@@ -153,27 +151,27 @@ class EmulatorEnv(RealGame[G], ABC):
         return self.tokens(self.tell(state, INVENTORY))
 
     def tell(self, state: HostedState, command: str) -> str:
-        """What a command would print, without taking it; nothing once the game is over."""
+        """What a command would print, without a step; empty after the end of the game."""
         if not self.knows.look:
-            raise UsageError(f"{self.game.name} was opened without snapshots: open it with them")
+            raise UsageError(f"{self.game.name} has no snapshots; open it with snapshots=True")
         if state.over:
             return ""
-        _, raw = take_command(self._emulator, self.commands, command, state, self._current)
+        _, raw = self._take(state, command)
         self._current = None
         return self._text(raw)
 
     def admissible_set(self, state: HostedState) -> np.ndarray:
-        """For each command, whether it would change the state; nothing does once it is over."""
+        """For each command, whether it would change the state; none does after the end."""
         return np.full(len(self.commands), not state.over)
 
     def prepare(self) -> None:
-        """Finds out beforehand what steps need to know, if that takes longer than a step may."""
+        """Computes in advance what would take too long during a step."""
 
     def close(self) -> None:
         self._current = None
         close_emulator(self._emulator)
 
-    # What the kinds of games differ in
+    # For subclasses
 
     @abstractmethod
     def _opening(self, raw: str, chance: Chance) -> tuple[HostedState, str]:
@@ -185,9 +183,21 @@ class EmulatorEnv(RealGame[G], ABC):
 
     @abstractmethod
     def _text(self, raw: str) -> str:
-        """What a player reads of the emulator's output."""
+        """The part of the emulator's output for the player."""
 
-    # What they share
+    # Shared
+
+    def _take(self, state: HostedState, action: int | str) -> tuple[str, str]:
+        """A command in words, and what it prints in a state."""
+        if state.over:
+            raise UsageError("the game is over; call reset to start again")
+        command = action if isinstance(action, str) else self.commands[action]
+        check_command(command)
+        if state is not self._current:
+            if state.snapshot is None:
+                raise UsageError("a game without snapshots can only go on from its last state")
+            self._emulator.set_state(state.snapshot)
+        return command, self._emulator.step(command)[0]
 
     def _begin(self, chance: Chance) -> tuple[HostedState, Step]:
         raw = restart_emulator(self._emulator, chance.seed)

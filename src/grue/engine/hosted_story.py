@@ -1,8 +1,8 @@
-"""The hosted engine for Z-machine stories of any origin.
+"""The hosted engine for Z-machine stories.
 
-Where Jericho knows a story, score, end and change of the world are Jericho's. Else the score is
-read from the story's own memory, where versions 1 to 3 must keep it; the end from the text, or from
-the emulator's halt; and the change of the world from the objects and globals (``changes.py``).
+If Jericho knows a story, it reports score, end and changes of the world. Otherwise the score is
+read from the memory (versions 1 to 3), the end from the text or the emulator's halt, and changes of
+the world from objects and globals (``changes.py``).
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from grue.games.playable import Playable
 from grue.games.zmachine.story import Story
 
 STATUS_LINE = re.compile(r"\A>[^\n]*\n")
-"""Room, score and moves, which the emulator prints first for versions 1 to 3."""
+"""Room, score and moves, printed first in versions 1 to 3."""
 PROMPT = re.compile(r"\n>\s*\Z")
 ENDED = re.compile(r"^\s*\*{3,}\s*(\S.*?)\s*\*{3,}\s*$", re.MULTILINE)
-"""*** You have died ***, as Infocom's stories and those of Inform say it."""
+"""*** You have died ***, as in stories by Infocom and Inform."""
 MEMORY = 0
-"""Where a snapshot of the emulator has the story's memory."""
+"""The index of the story's memory in a snapshot."""
 WON = re.compile(r"\bw[io]n\b|\bvictor", re.IGNORECASE)
 
 
 class StoryEnv(EmulatorEnv[Story]):
-    """Plays a story. Its admissible sets are not known: every command is in them."""
+    """Plays a story. Its admissible sets are unknown and contain every command."""
 
     def __init__(self, game: Story, *options: Any, **more: Any) -> None:
         super().__init__(game, *options, **more)
         self._known: bool = self._emulator.is_fully_supported
         refusal = None if self._known else game.file.score_refusal()
-        # A story that Jericho does not know is read from snapshots.
+        # A story that Jericho does not know is always read from snapshots.
         look = self.knows.look or not self._known
         self.knows = self.knows._replace(look=look, score_refusal=refusal)
         if self.max_score is None and self._known:
@@ -100,25 +100,20 @@ class StoryEnv(EmulatorEnv[Story]):
 
     @cached_property
     def _world(self) -> np.ndarray:
-        return _world_of(self.game.digest, self.game)
+        """Found once per process, in a separate emulator: other games are not disturbed."""
+        digest = self.game.digest
+        if digest not in _WORLDS:
+            emulator = open_emulator(self.game.story)
+            try:
+                _WORLDS[digest] = world_bytes(self.game, emulator)
+            finally:
+                close_emulator(emulator)
+        return _WORLDS[digest]
 
 
 _WORLDS: dict[str, np.ndarray] = {}
-
-
-def _world_of(digest: str, game: Story) -> np.ndarray:
-    """Found once in a process, in an emulator of its own: other games go on where they are."""
-    if digest not in _WORLDS:
-        emulator = open_emulator(game.story)
-        try:
-            _WORLDS[digest] = world_bytes(game, emulator)
-        finally:
-            close_emulator(emulator)
-    return _WORLDS[digest]
-
-
 HOSTS: dict[str, Any] = {"textworld": HostedEnv, "zmachine": StoryEnv}
-"""Which environment plays a kind of game."""
+"""The environment for each kind of game."""
 
 
 def host(

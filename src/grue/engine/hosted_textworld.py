@@ -1,7 +1,7 @@
-"""The hosted engine for TextWorld's stories, whose world and rules are known.
+"""The hosted engine for TextWorld stories, whose world and rules are known.
 
-Facts follow what the story itself reports as done, and the admissible set follows from the facts
-and the game's rules.
+Facts are updated with the actions that the story reports. The admissible set is computed from the
+facts and the rules.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from grue.games.logic import Facts, ground
 
 
 class HostedEnv(EmulatorEnv[Game]):
-    """Plays a TextWorld story, which draws no random numbers: all seeds play alike."""
+    """Plays a TextWorld story. It is deterministic: all seeds are the same."""
 
     def __init__(self, game: Game, *options: Any, **more: Any) -> None:
         super().__init__(game, *options, **more)
@@ -26,7 +26,6 @@ class HostedEnv(EmulatorEnv[Game]):
         self.quests = tuple(quest for quest in self.logic.quests if quest.wins)
 
     def admissible_set(self, state: HostedState) -> np.ndarray:
-        """For each command, whether it would change the state; nothing does once it is over."""
         return np.array(
             [not state.over and self.logic.admissible(state.facts, c) for c in self.commands]
         )
@@ -51,15 +50,9 @@ class HostedEnv(EmulatorEnv[Game]):
             was or _holds(quest.wins, facts)
             for was, quest in zip(state.subtasks, self.quests, strict=True)
         )
-        following = HostedState(
-            self._snapshot(),
-            feedback.score,
-            done,
-            state.steps + 1,
-            feedback.won or feedback.lost,
-            state.chance,
-            facts,
-        )
+        over, steps = feedback.won or feedback.lost, state.steps + 1
+        snapshot = self._snapshot()
+        following = HostedState(snapshot, feedback.score, done, steps, over, state.chance, facts)
         return following, feedback.text, facts != state.facts
 
     def _text(self, raw: str) -> str:

@@ -1,4 +1,4 @@
-"""Gives the environment of a game."""
+"""Makes the environment of a game."""
 
 from __future__ import annotations
 
@@ -17,11 +17,7 @@ ENGINES = ("auto", "compiled", "hosted")
 
 @overload
 def make(
-    game: str | Path | Playable,
-    engine: Literal["compiled"],
-    episode_steps: int | None = None,
-    story: str | Path | None = None,
-    commands: str | Path | None = None,
+    game: str | Path | Playable, engine: Literal["compiled"], episode_steps: int | None = None
 ) -> CompiledEnv: ...
 @overload
 def make(
@@ -38,11 +34,11 @@ def make(
     story: str | Path | None = None,
     commands: str | Path | None = None,
 ) -> Environment:
-    """The environment of a game: ``grue.engine.environment.Environment`` says what it offers.
+    """The environment of a game; see ``grue.engine.environment.Environment``.
 
-    The compiled engine runs under jit and vmap. "auto" falls back on the hosted one, the real story
-    in an emulator, for games that cannot be compiled. ``game`` may also be the path of a compiled
-    file, or what ``grue.load`` returned; ``story`` and ``commands`` are as for ``grue.load``.
+    The compiled engine runs under jit and vmap. For games that cannot be compiled, "auto" uses the
+    hosted engine: the real story in an emulator. ``game`` may also be the path of a compiled file,
+    or the result of ``grue.load``. ``story`` and ``commands`` are as for ``grue.load``.
     """
     if engine not in ENGINES:
         raise UsageError(f"there is no engine {engine!r}; the engines are {', '.join(ENGINES)}")
@@ -62,7 +58,7 @@ def make(
 
 
 def compiled(game: Playable) -> CompiledGame:
-    """A game's arrays: from the file beside its story, or compiled now."""
+    """A compiled game, from the file beside its story if there is one."""
     known = game.textworld()
     path = compiled_path(known)
     if path.exists():

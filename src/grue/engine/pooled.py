@@ -1,9 +1,9 @@
-"""Real games behind the compiled engine's interface: pure functions on arrays, for jit and vmap.
+"""Real games in subprocesses, as pure functions on arrays for jit and vmap.
 
-The state of a game is its history: the seed of its chance, and the commands so far. ``step`` asks a
-pool of processes what the next command does to that history. They mostly have the game at hand, and
-else play it again from its seed; so a step depends on its arguments alone, a checkpoint needs
-nothing but arrays, and a run goes on elsewhere with the same bits.
+The state of a game is its history: the seed and the commands so far. ``step`` asks a pool of
+subprocesses for the result of the next command. A subprocess that is at another history replays
+the game from the seed. So a step depends on its arguments alone, a checkpoint holds only arrays,
+and a run can be resumed elsewhere with identical results.
 """
 
 from __future__ import annotations
@@ -29,16 +29,14 @@ from grue.games.zmachine.story_file import StoryFile
 
 MOST_COMMANDS = 2**15
 WORD = np.dtype(np.int32)
-"""Of which questions and answers are made."""
+"""The type of all parts of questions and answers."""
 TRUTHS = ("terminated", "admissible", "failed", "admissible_set", "subtasks")
-"""The parts of an answer that are true or false."""
+"""The boolean parts of an answer."""
 
 
 class History(NamedTuple):
-    """A game as what led to it."""
-
     stream: Array
-    """The random key that the seeds of all episodes come from, as numbers."""
+    """The data of the random key for the seeds of all episodes."""
     episode: Array
     seed: Array
     commands: Array
@@ -48,10 +46,10 @@ class History(NamedTuple):
     subtasks: Array
     over: Array
     lost: Array
-    """The emulator failed: the episode ends here."""
+    """The emulator failed, and the episode ends here."""
     looked: Array
     carried: Array
-    """What look and inventory would print, where the agent is told."""
+    """What look and inventory would print, if the game is ``informed``."""
 
 
 class PooledEnv(RealGame[Playable]):
@@ -68,10 +66,10 @@ class PooledEnv(RealGame[Playable]):
         workers: int | None = None,
         why: str = "",
     ) -> None:
-        """``game_seed`` is every episode's; with None each has its own, from the key of ``reset``.
+        """``game_seed`` is for every episode; None draws each from the key of ``reset``.
 
-        ``informed`` tells look and inventory with every step, which costs two more commands. The
-        vocabulary is by default every word of the story; ``why`` is why it is not compiled.
+        ``informed`` runs look and inventory with every step, which costs two more commands. The
+        default vocabulary is every word of the story. ``why`` says why it is not compiled.
         """
         words = game.words if vocabulary is None else vocabulary
         super().__init__(game, episode_steps, Tokens(words, observation_length))
@@ -90,7 +88,7 @@ class PooledEnv(RealGame[Playable]):
 
     @property
     def about(self) -> dict[str, Any]:
-        """What results on it depend on, beside the settings."""
+        """What results depend on, besides the settings."""
         story = StoryFile.read(self.game.story)
         return {
             "engine": "hosted",
@@ -102,16 +100,16 @@ class PooledEnv(RealGame[Playable]):
     # The pure functions
 
     def reset(self, key: Any = None) -> tuple[History, Step]:
-        """The first episode of a stream of chance; without a key, of key 0's."""
+        """The first episode of a random stream, by default that of key 0."""
         key = jax.random.key(0) if key is None else key
         return self._begin(jax.random.key_data(key), jnp.int32(0))
 
     def restart(self, state: History) -> tuple[History, Step]:
-        """The next episode: new chance, or the same if it was fixed."""
+        """The next episode, with a new seed unless ``game_seed`` is given."""
         return self._begin(state.stream, state.episode + 1)
 
     def step(self, state: History, action: Array | int) -> tuple[History, Step]:
-        """Takes a command by its number. A game that is over stays as it is."""
+        """Takes a command by its number. A game that is over does not change."""
         action = jnp.asarray(action, jnp.int32)
         done = state.over | state.lost | (state.steps >= self.episode_steps)
         turn = self._ask(state, action, done)
@@ -139,11 +137,9 @@ class PooledEnv(RealGame[Playable]):
         )
 
     def look(self, state: History) -> Array:
-        """The words of looking around now, without spending a step."""
         return self._told(state.looked)
 
     def inventory(self, state: History) -> Array:
-        """The words of taking inventory now, without spending a step."""
         return self._told(state.carried)
 
     # On the host
@@ -173,10 +169,8 @@ class PooledEnv(RealGame[Playable]):
             looked=turn.looked,
             carried=turn.carried,
         )
-        nothing = jnp.int32(0)
-        return state, self._report(
-            state, turn.observation, nothing, jnp.bool_(False), turn.admissible_set
-        )
+        nothing, no = jnp.int32(0), jnp.bool_(False)
+        return state, self._report(state, turn.observation, nothing, no, turn.admissible_set)
 
     def _seed(self, stream: Array, episode: Array) -> Array:
         if self.game_seed is not None:
@@ -184,7 +178,7 @@ class PooledEnv(RealGame[Playable]):
         return episode_seed(jax.random.wrap_key_data(stream), episode)
 
     def _ask(self, state: History, action: Array, done: Array) -> Turn:
-        """One array there and one back: each costs as much time as a step of the game."""
+        """Sends and receives one array each, because each costs as much as a step."""
         question = jnp.concatenate(
             [jnp.stack([done, state.seed, state.steps, action]), state.commands]
         )
@@ -197,7 +191,7 @@ class PooledEnv(RealGame[Playable]):
         return _fields(turn, self.pool.turn)
 
     def _answer(self, questions: Any) -> np.ndarray:
-        """The callback: any leading axes are many games side by side."""
+        """The callback. Leading axes are batches of games."""
         rows = np.asarray(questions)
         shape = rows.shape[:-1]
         rows = rows.reshape(-1, rows.shape[-1])
@@ -210,16 +204,13 @@ class PooledEnv(RealGame[Playable]):
         return turns.view(WORD).reshape(*shape, -1)
 
     def _find_opening(self) -> Turn:
-        """The same for all episodes, or it could not be part of the program."""
-        if self.game_seed is not None:
-            return _opening(self.pool.opening(self.game_seed))
-        first, second = self.pool.opening(0), self.pool.opening(1)
-        if first != second:
+        """Must be the same for all episodes, because it is a constant of the program."""
+        first = self.pool.opening(self.game_seed or 0)
+        if self.game_seed is None and first != self.pool.opening(1):
             raise UsageError(
-                f"{self.game.name} opens by chance, now with one text and now with another: fix "
-                "its chance, as with --set game_seed=0"
+                f"{self.game.name} has a random opening; fix its seed, as with --set game_seed=0"
             )
-        return _opening(first)
+        return _fields(first.view(WORD), first.dtype)
 
     def _report(
         self, state: History, words: Array, reward: Array, admissible: Array, possible: Array
@@ -240,12 +231,12 @@ class PooledEnv(RealGame[Playable]):
 
     def _told(self, words: Array) -> Array:
         if not self.knows.look:
-            raise UsageError("look and inventory are told when the game is opened as informed")
+            raise UsageError("look and inventory need a game that is opened with informed=True")
         return words
 
 
 def _fields(turn: Any, kind: np.dtype) -> Turn:
-    """The parts of a record that is one array of numbers."""
+    """A record's fields, from one array of numbers."""
     found = {}
     for name in Turn._fields:
         part, offset = kind.fields[name][:2]  # type: ignore[index]
@@ -253,7 +244,3 @@ def _fields(turn: Any, kind: np.dtype) -> Turn:
         value = turn[first : first + part.itemsize // WORD.itemsize].reshape(part.shape)
         found[name] = value != 0 if name in TRUTHS else value
     return Turn(**found)
-
-
-def _opening(turns: np.ndarray) -> Turn:
-    return _fields(turns.view(WORD), turns.dtype)

@@ -1,4 +1,4 @@
-"""What one step of a game gives back, whichever engine plays it."""
+"""The result of a step, for all engines."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from typing import Any, NamedTuple
 
 
 class Step(NamedTuple):
-    """The outcome of ``reset`` or ``step``. Names follow the paper: r_t, u_t, e_t."""
+    """The result of ``reset`` or ``step``. r_t, u_t and e_t are the paper's names."""
 
     observation: Any
-    """The feedback as token numbers, padded with 0."""
+    """The game's output as token numbers, padded with 0."""
     text: str | None
-    """The feedback in words; only on the host side."""
+    """The game's output as text, only in hosted games."""
     reward: Any
-    """The change of the score."""
+    """r_t, the change of the score."""
     score: Any
-    """The score so far, u_t."""
+    """u_t, the score so far."""
     terminated: Any
     """The game is over: won or lost."""
     truncated: Any
     """The episode reached its limit of steps."""
     admissible: Any
-    """Whether the command that was taken changed the game's state, e_t."""
+    """e_t, whether the command changed the game's state."""
     admissible_set: Any
-    """For each command of the game, whether it would change the state now."""
+    """For each command, whether it would change the state now."""
     subtasks: Any
     """For each subtask, whether it is done."""

@@ -1,8 +1,7 @@
-"""What a game is: rooms, things, subtasks, commands and a walkthrough, read from its files.
+"""A TextWorld game: rooms, things, subtasks, commands and a walkthrough, read from its files.
 
-A TextWorld game is a story file with a ``.json`` beside it that states the world as facts. This
-module reads that file with the standard library alone, so a game can be described where TextWorld
-is not installed.
+A TextWorld game is a story file and a ``.json`` that states the world as facts. This module reads
+both without TextWorld, which need not be installed.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -22,10 +21,10 @@ from grue.games.tokens import StoryVocabulary
 from grue.games.zmachine.header import read_story
 
 Fact = tuple[str, ...]
-"""A predicate and the entities that it holds of: ``("at", "P", "r_0")``."""
+"""A predicate and its entities: ``("at", "P", "r_0")``."""
 
 SUFFIX = ".grue.npz"
-"""The end of the name of a compiled game."""
+"""File name ending of compiled games."""
 FITTINGS = ("stove", "oven", "toaster")
 
 
@@ -43,24 +42,24 @@ class Room:
 
 @dataclass(frozen=True)
 class Thing:
-    """Something in the world. ``kind`` is portable, supporter, container, fitting or door."""
+    """``kind`` is portable, supporter, container, fitting or door."""
 
     name: str
     kind: str
     location: str
-    """A room, or the supporter or container that holds it; "" when carried or out of play."""
+    """Its room, supporter or container; "" if it is carried or out of play."""
     state: str = ""
-    """open, closed or locked, at the start."""
+    """Initially: open, closed or locked."""
 
 
 @dataclass(frozen=True)
 class Game(Playable):
-    """A game that can be played: ``grue.load("saladworld-3")``."""
+    """A TextWorld game: ``grue.load("saladworld-3")``."""
 
     name: str
     story: Path
     data: Mapping[str, Any] = field(repr=False)
-    """The TextWorld game file, as parsed from JSON."""
+    """The parsed ``.json``."""
 
     kind = "textworld"
 
@@ -73,7 +72,7 @@ class Game(Playable):
 
     @property
     def digest(self) -> str:
-        """Of the story and its ``.json`` as they are now."""
+        """Of the current story and ``.json``."""
         digest = hashlib.sha256(self.story.read_bytes())
         digest.update(self.story.with_suffix(".json").read_bytes())
         return digest.hexdigest()
@@ -110,7 +109,7 @@ class Game(Playable):
 
     @property
     def objects(self) -> tuple[Thing, ...]:
-        """What the paper counts: portables, supporters and containers, no doors, no fittings."""
+        """The things that the paper counts: portables, supporters and containers."""
         return tuple(t for t in self.things if t.kind in ("portable", "supporter", "container"))
 
     @cached_property
@@ -127,7 +126,6 @@ class Game(Playable):
 
     @cached_property
     def commands(self) -> tuple[str, ...]:
-        """The commands an agent chooses from, in the order of their index."""
         listed = self.metadata.get("commands")
         if listed is not None:
             return tuple(listed)
@@ -137,21 +135,19 @@ class Game(Playable):
 
     @cached_property
     def vocabulary(self) -> tuple[str, ...]:
-        """Every word that the game can print or take; known once the game is compiled."""
+        """Every word that the game can print or read; needs the compiled game."""
         from grue.games.gamefile import compiled_path, load_compiled
 
         return load_compiled(compiled_path(self), self).vocabulary.words
 
     @cached_property
     def words(self) -> StoryVocabulary:
-        """Every word that the story can print, and those of the commands, in lower case."""
         from grue.games.zmachine.story_file import vocabulary_of
 
         return vocabulary_of(read_story(self.story), self.commands)
 
     @property
     def walkthrough(self) -> tuple[str, ...]:
-        """Commands that finish the game, or none when its file states no solution."""
         return tuple(self.metadata.get("walkthrough") or ())
 
     @property
@@ -164,7 +160,7 @@ class Game(Playable):
 
     @property
     def start(self) -> str:
-        """The room in which the player begins."""
+        """The player's first room."""
         return next(self.entity_name(f[2]) for f in self.facts if f[:2] == ("at", "P"))
 
     @property
@@ -173,17 +169,17 @@ class Game(Playable):
 
     @cached_property
     def facts(self) -> tuple[Fact, ...]:
-        """The world at the start."""
+        """The initial world."""
         return tuple(parse_fact(fact) for fact in self.data["world"])
 
     @cached_property
     def infos(self) -> Mapping[str, Mapping[str, Any]]:
-        """Name, type and description of every entity, by its identifier."""
+        """Name, type and description of every entity, by identifier."""
         return dict(self.data["infos"])
 
     @cached_property
     def type_parents(self) -> Mapping[str, str | None]:
-        """The type above each type: a key (k) is an object (o)."""
+        """The parent of each type: a key (k) is an object (o)."""
         found = re.findall(
             r"^\s*type\s+(\w+)\s*(?::\s*(\w+))?\s*\{", self.data["KB"]["logic"], re.MULTILINE
         )
@@ -220,32 +216,23 @@ def read_textworld_game(story: Path, name: str | None = None) -> Game:
         data = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UsageError(
-            f"{story} has no {path.name} beside it; TextWorld writes both, copy the .json next to "
-            "the story"
+            f"{story} has no {path.name} beside it; copy the .json that TextWorld wrote next to it"
         ) from None
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
     except ValueError as error:
         raise BrokenFileError(f"{path} is not a TextWorld game file: {error}") from None
-    _check_keys(path, data, ("world", "quests", "infos", "KB"))
+    for key in ("world", "quests", "infos", "KB"):
+        if not isinstance(data, dict) or key not in data:
+            raise BrokenFileError(f"{path} is not a TextWorld game file: it has no {key!r}")
     game = Game(name or story.stem, story, data)
     try:
-        # A wrong file is refused here, not in the middle of a game.
+        # Report a broken file now, not in the middle of a game.
         _ = game.rooms, game.things, game.max_score, game.start
-        _check_texts(game.metadata, ("commands", "walkthrough"))
+        for name in ("commands", "walkthrough"):
+            listed = game.metadata.get(name) or []
+            if not isinstance(listed, list) or not all(isinstance(text, str) for text in listed):
+                raise ValueError(f"{name} is not a list of texts")
     except (AttributeError, LookupError, StopIteration, TypeError, ValueError) as error:
         raise BrokenFileError(f"{path} is not a TextWorld game file: {error!r}") from None
     return game
-
-
-def _check_texts(metadata: Mapping[str, Any], names: Sequence[str]) -> None:
-    for name in names:
-        listed = metadata.get(name) or []
-        if not isinstance(listed, list) or not all(isinstance(text, str) for text in listed):
-            raise ValueError(f"{name} is no list of texts")
-
-
-def _check_keys(path: Path, data: Any, keys: Sequence[str]) -> None:
-    missing = [key for key in keys if not isinstance(data, dict) or key not in data]
-    if missing:
-        raise BrokenFileError(f"{path} is not a TextWorld game file: it has no {missing[0]!r}")

@@ -1,4 +1,4 @@
-"""What every game can be asked before it is played, whichever kind of game it is."""
+"""What is known about a game before it is played, for every kind of game."""
 
 from __future__ import annotations
 
@@ -23,31 +23,30 @@ class Subtask:
 
 
 class Knowledge(NamedTuple):
-    """What a game can tell beside its texts, and what is said where it cannot."""
+    """What a game can report besides its texts."""
 
     admissible: bool = True
-    """Which commands would change the state; else ``admissible_set`` has all commands until the
-    game is over."""
+    """Which commands would change the state. If not, ``admissible_set`` has all commands."""
     subtasks: bool = True
-    """Which parts of the game are done; else the only subtask is to win the game."""
+    """Which subtasks are done. If not, the only subtask is to win the game."""
     look: bool = True
-    """What look and inventory would print, without a step; else asking is a UsageError."""
+    """The output of look and inventory without a step. If not, asking is a UsageError."""
     score_refusal: str | None = None
-    """Why the score cannot be read: then it is always 0. None if it can be read."""
+    """Why the score cannot be read, and is always 0. None if it can be read."""
 
 
 class Playable(ABC):
     """A TextWorld game (``Game``) or a Z-machine story (``Story``)."""
 
     kind: ClassVar[str]
-    """Which hosted engine plays it."""
+    """Selects the hosted engine."""
     name: str
     story: Path
 
     @cached_property
     @abstractmethod
     def commands(self) -> tuple[str, ...]:
-        """The commands that an agent chooses from, in the order of their index."""
+        """The commands that an agent chooses from, by index."""
 
     @cached_property
     @abstractmethod
@@ -56,12 +55,12 @@ class Playable(ABC):
     @property
     @abstractmethod
     def max_score(self) -> int | None:
-        """None if it is not known."""
+        """None if it is unknown."""
 
     @property
     @abstractmethod
     def walkthrough(self) -> tuple[str, ...]:
-        """Commands that finish the game, under ``walkthrough_seed``; none if they are not known."""
+        """Commands that win the game with ``walkthrough_seed``; empty if unknown."""
 
     @property
     def walkthrough_seed(self) -> int:
@@ -74,7 +73,7 @@ class Playable(ABC):
     @cached_property
     @abstractmethod
     def words(self) -> StoryVocabulary:
-        """Every word that the story can print, and those of the commands, in lower case."""
+        """Every word that the story can print or that is in the commands, in lower case."""
 
     @property
     @abstractmethod
@@ -84,8 +83,8 @@ class Playable(ABC):
     @property
     @abstractmethod
     def knows(self) -> Knowledge:
-        """As far as the files tell; an environment may learn more from the emulator."""
+        """As known from the files; the emulator may know more."""
 
     @abstractmethod
     def textworld(self) -> Game:
-        """The game as the compiler reads it; CannotCompileError if only the story is known."""
+        """The game for the compiler; raises CannotCompileError for a Z-machine story."""

@@ -1,4 +1,4 @@
-"""Games by name, or by the path of a story file."""
+"""Finds games by name or by the path of a story file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def game_names() -> tuple[str, ...]:
 
 
 def known_names() -> tuple[str, ...]:
-    """All names, also of the game whose story does not come with grue."""
+    """All names, with Zork I, which does not come with grue."""
     return (*game_names(), zork.NAME)
 
 
@@ -37,11 +37,10 @@ def _shipped(name: str) -> Game:
 def load(
     name: str | Path | Playable, story: str | Path | None = None, commands: str | Path | None = None
 ) -> Any:
-    """A game from its name ("saladworld-3", "zork1") or the path of a story: a Game or a Story.
+    """A Game or a Story from its name ("saladworld-3", "zork1") or the path of its story.
 
-    ``story`` is the file of a game that does not come with grue, ``commands`` a file with the
-    commands of a Z-machine story. A story with a ``.json`` beside it is TextWorld's. A game that is
-    loaded already is given back.
+    ``story`` is the story file of zork1, ``commands`` a file with the commands of a Z-machine
+    story. A story with a ``.json`` beside it is a TextWorld game. A loaded game is returned as is.
     """
     if isinstance(name, Playable):
         check_whole(name.name, story, commands)
@@ -49,9 +48,7 @@ def load(
     text = str(name)
     listed = None if commands is None else expanded(commands)
     if story is not None and text != zork.NAME:
-        raise UsageError(
-            f"--story (in Python: story) is for {zork.NAME}; {text} is not played from another file"
-        )
+        raise UsageError(f"--story (in Python: story) is for {zork.NAME}; leave it out for {text}")
     if text == zork.NAME:
         return zork.load_zork(story, listed)
     if text in game_names():
@@ -59,8 +56,8 @@ def load(
     path = expanded(text)
     if path.name.endswith(SUFFIX):
         raise UsageError(
-            f"{path} is a compiled game: grue train and grue.make take it; everything else needs "
-            "the story it was compiled from"
+            f"{path} is a compiled game, for grue train and grue.make only; give the story that it "
+            "was compiled from"
         )
     if not (path.suffix.startswith(".z") or path.exists() or path.parent != Path()):
         raise _unknown(text)
@@ -70,23 +67,24 @@ def load(
 
 
 def load_textworld(name: str | Path) -> Game:
-    """A game whose world is known: a level, or a TextWorld ``.z8`` with its ``.json``."""
-    # A name alone tells it of Zork I: nobody has to find its file first.
+    """A SaladWorld level, or a TextWorld ``.z8`` with its ``.json``."""
+    # Zork I is refused even if its file is missing.
     found: Playable | None = None if str(name) == zork.NAME else load(name)
     if isinstance(found, Game):
         return found
     raise UsageError(
-        f"{name} is a Z-machine story, and its world is not known: this needs a level or a "
-        "TextWorld game, with its .json beside it"
+        f"{name} is a Z-machine story, and its world is unknown; give a SaladWorld level or a "
+        "TextWorld game with its .json"
     )
 
 
 def check_whole(name: object, story: object, commands: object) -> None:
-    """Refuses to change the files of a game that is loaded or compiled."""
+    """A loaded or compiled game takes no other story or commands."""
     for option, given in (("story", story), ("commands", commands)):
         if given is not None:
             raise UsageError(
-                f"{name} has its story and commands; give {option} to grue.load or with a name"
+                f"{name} already has its story and commands; give {option} to grue.load, or with a "
+                "game's name"
             )
 
 

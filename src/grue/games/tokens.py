@@ -1,9 +1,8 @@
-"""Words as numbers, without loss up to white space.
+"""Texts as token numbers. Only white space is lost.
 
 A token is a word (letters and digits, with inner apostrophes and hyphens), one of TextWorld's
-marks ``-=``, ``=-`` and ``***``, or any other single character that is not white space. Case is
-kept. Number 0 is padding. Decoding joins tokens so that ordinary English reads as printed; line
-breaks come back as spaces.
+marks ``-=``, ``=-`` and ``***``, or any other single visible character. Case is kept. Number 0 is
+padding. Decoded English reads as printed, except that line breaks become spaces.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from functools import cached_property
 TOKEN = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*|-=|=-|\*\*\*|\S")
 PADDING = 0
 UNKNOWN = 1
-"""What a story's own vocabulary has for every other word."""
+"""The number of unknown words in a StoryVocabulary."""
 CLOSING = frozenset(".,;:!?)")
 
 
@@ -26,7 +25,7 @@ def tokenize(text: str) -> list[str]:
 
 
 def squeeze(text: str) -> str:
-    """The text without any white space: what encoding keeps."""
+    """The text without white space, which encoding keeps exactly."""
     return "".join(text.split())
 
 
@@ -40,7 +39,7 @@ def join(words: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The words that a game can print or take, with their numbers from 1 on."""
+    """The words that a game can print or read, numbered from 1."""
 
     words: tuple[str, ...]
 
@@ -49,7 +48,7 @@ class Vocabulary:
         return cls(tuple(sorted({word for text in texts for word in tokenize(text)})))
 
     def __len__(self) -> int:
-        """How many numbers there are, padding included."""
+        """The number of tokens, with padding."""
         return len(self.words) + 1
 
     @cached_property
@@ -57,29 +56,28 @@ class Vocabulary:
         return {word: number for number, word in enumerate(self.words, 1)}
 
     def encode(self, text: str) -> list[int]:
-        """The numbers of a text; a word that the game does not know is an error."""
+        """The numbers of a text; an unknown word is an error."""
         try:
             return [self.numbers[word] for word in tokenize(text)]
         except KeyError as error:
             raise ValueError(f"the word {error.args[0]!r} is not in the vocabulary") from None
 
     def table(self, texts: Sequence[str]) -> list[list[int]]:
-        """The numbers of some texts as rows of one length, padded at the end."""
+        """The numbers of texts as rows of equal length, padded at the end."""
         rows = [self.encode(text) for text in texts]
         longest = max(map(len, rows), default=0)
         return [row + [PADDING] * (longest - len(row)) for row in rows]
 
     def decode(self, numbers: Sequence[int]) -> str:
-        """The text of some numbers; padding is left out."""
+        """The text of some numbers, without padding."""
         return join(self.words[n - 1] for n in map(int, numbers) if n != PADDING)
 
 
 @dataclass(frozen=True)
 class StoryVocabulary(Vocabulary):
-    """The words of a Z-machine story, in lower case; number 1 stands for every other word.
+    """The words of a Z-machine story, in lower case; number 1 is for unknown words.
 
-    What a story can print is known but for what it computes (numbers) or repeats (a player's
-    words).
+    Unknown are computed numbers, and the player's words that a story repeats.
     """
 
     @classmethod

@@ -1,6 +1,5 @@
-"""The hot path: texts read once each, and heads without copies of their weights.
+"""Fast versions of the network's operations: each text is read once, weights are not copied.
 
-``texts`` finds the distinct texts of a batch, ``cpu`` and ``gpu`` hold the two implementations of
-the same two operations, and ``select`` gives the one for the machine. The plain scans they must
-agree with are in ``agents/network.py``.
+``texts`` finds the distinct texts of a batch, ``cpu`` and ``gpu`` implement the operations, and
+``select`` picks the version for the machine. The reference is in ``agents/network.py``.
 """

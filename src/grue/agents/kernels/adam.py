@@ -1,4 +1,4 @@
-"""One step of Adam on an array; the same lines run inside the GPU's kernel."""
+"""One step of Adam on an array; also used inside the GPU kernel."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 KEEP_FIRST, KEEP_SECOND, TINY = 0.9, 0.999, 1e-8
-"""β₁, β₂ and ε of the paper, optax's defaults."""
+"""β₁, β₂ and ε: the paper's, and optax's defaults."""
 
 Rates = Float[Array, "*heads 3"]
-"""The gradient's scale, the step's length, and what v is divided by."""
+"""Gradient scale, step size, and the factor of v for bias correction."""
 
 
 def rates(count: Int[Array, "*heads"], scale: Float[Array, ""], learning_rate: float) -> Rates:
-    """For the step of this number, counted from 1."""
+    """The rates of a step, counted from 1."""
     first = learning_rate / (1 - KEEP_FIRST ** count.astype(jnp.float32))
     second = 1 / (1 - KEEP_SECOND ** count.astype(jnp.float32))
     return jnp.stack([jnp.broadcast_to(scale, count.shape), first, second], axis=-1)
@@ -36,7 +36,7 @@ def moved(
 def moved_heads(
     theta: Array, m: Array, v: Array, gradient: Array, moving: Bool[Array, " heads"], now: Rates
 ) -> tuple[Array, Array, Array]:
-    """The same for arrays with a row for each head, of which some stay as they are."""
+    """The same for arrays with a row for each head. Only ``moving`` heads are updated."""
     new = jax.vmap(moved)(theta, m, v, gradient, now)
     which = moving.reshape(-1, *[1] * (theta.ndim - 1))
     theta, m, v = (
@@ -46,7 +46,7 @@ def moved_heads(
 
 
 def moved_all(move: Callable[..., tuple[Array, Array, Array]], *four: Any) -> tuple[Any, Any, Any]:
-    """θ, m and v of whole trees, from trees of θ, m, v and the gradient."""
+    """New θ, m and v from trees of θ, m, v and the gradient."""
     new = [move(*each) for each in zip(*map(jax.tree.leaves, four), strict=True)]
     tree = jax.tree.structure(four[0])
     theta, m, v = (jax.tree.unflatten(tree, part) for part in zip(*new, strict=True))

@@ -1,4 +1,4 @@
-"""One LSTM cell and its gradient; gates in the order keep, take, show, new."""
+"""An LSTM cell and its gradient. Gate order: forget, input, output, candidate."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ PLAIN = Curves(jax.nn.sigmoid, jnp.tanh)
 def cell(
     gates: Float[Array, "*batch gates"], c: Float[Array, "*batch units"]
 ) -> tuple[Float[Array, "*batch units"], Float[Array, "*batch units"]]:
-    """h and c of the next step."""
+    """The new h and c."""
     return cell_of_parts(jnp.split(gates, 4, axis=-1), c)
 
 
 def cell_of_parts(gates: Sequence[Array], c: Array, curves: Curves = PLAIN) -> tuple[Array, Array]:
-    keep, take, show, new = gates
+    forget, take, show, new = gates
     sigmoid, tanh = curves
-    # The forget gate starts out open.
-    c = sigmoid(keep + 1.0) * c + sigmoid(take) * tanh(new)
+    # The forget gate has a bias of 1.
+    c = sigmoid(forget + 1.0) * c + sigmoid(take) * tanh(new)
     return sigmoid(show) * tanh(c), c
 
 
@@ -40,27 +40,22 @@ def cell_backward(
     dh: Float[Array, "*batch units"],
     dc: Float[Array, "*batch units"],
 ) -> tuple[Float[Array, "*batch gates"], Float[Array, "*batch units"]]:
-    """The gradient of the gates, and that of the cell before."""
+    """Gradients with respect to the gates and to the previous c."""
     parts, dc = cell_backward_of_parts(jnp.split(gates, 4, axis=-1), c_before, c, dh, dc)
     return jnp.concatenate(parts, axis=-1), dc
 
 
 def cell_backward_of_parts(
-    gates: Sequence[Array],
-    c_before: Array,
-    c: Array,
-    dh: Array,
-    dc: Array,
-    curves: Curves = PLAIN,
+    gates: Sequence[Array], c_before: Array, c: Array, dh: Array, dc: Array, curves: Curves = PLAIN
 ) -> tuple[list[Array], Array]:
-    keep, take, show, new = gates
-    keep, take, show = (curves.sigmoid(gate) for gate in (keep + 1.0, take, show))
+    forget, take, show, new = gates
+    forget, take, show = (curves.sigmoid(gate) for gate in (forget + 1.0, take, show))
     new, shown = curves.tanh(new), curves.tanh(c)
     dc = dc + dh * show * (1 - shown * shown)
     parts = [
-        dc * c_before * keep * (1 - keep),
+        dc * c_before * forget * (1 - forget),
         dc * new * take * (1 - take),
         dh * shown * show * (1 - show),
         dc * take * (1 - new * new),
     ]
-    return parts, dc * keep
+    return parts, dc * forget

@@ -1,7 +1,7 @@
-"""How each kind of device lays out the context LSTM's weights in a checkpoint.
+"""Converts the context LSTM's weights in checkpoints between CPU and GPU layout.
 
-A CPU has an array for each head and multiplies in float32. A GPU has all heads in one array, and
-beside it working weights in the type in which it multiplies.
+CPU: one float32 array per head. GPU: one array for all heads, and a copy of it (``working``) in the
+type used for multiplication.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ import numpy as np
 
 WORKING = re.compile(r"learned/working/weights$")
 HEAD = re.compile(r"(.*context/weights)/(\d+)")
-"""The weights of one head, where each has an array of its own."""
+"""The weights of one head in the CPU layout."""
 Arrays = dict[str, np.ndarray]
 
 
 def as_bits(array: np.ndarray) -> np.ndarray:
-    """NumPy's files know no bfloat16: its bits as whole numbers."""
+    """bfloat16 as uint16, because NumPy files have no bfloat16."""
     return array.view(np.uint16) if array.dtype == jnp.bfloat16 else array
 
 
 def adapted(stored: Mapping[str, np.ndarray], wanted: Mapping[str, Any]) -> Arrays:
-    """The arrays of a checkpoint in this device's layout; ``wanted`` has shapes and types."""
+    """A checkpoint's arrays in this device's layout, with the shapes and types of ``wanted``."""
     arrays = _join_or_split_heads(stored, wanted)
     for name in [name for name in arrays if name not in wanted and WORKING.search(name)]:
         del arrays[name]
@@ -50,10 +50,6 @@ def _join_or_split_heads(stored: Mapping[str, np.ndarray], wanted: Mapping[str, 
         if base in arrays:
             arrays |= {f"{base}/{k}": head for k, head in enumerate(arrays.pop(base))}
     for base in apart - needed:
-        names = sorted((n for n in arrays if n.startswith(f"{base}/")), key=_number)
-        arrays[base] = np.stack([arrays.pop(name) for name in names])
+        count = sum(name.startswith(f"{base}/") for name in arrays)
+        arrays[base] = np.stack([arrays.pop(f"{base}/{k}") for k in range(count)])
     return arrays
-
-
-def _number(name: str) -> int:
-    return int(name.rpartition("/")[2])

@@ -1,4 +1,4 @@
-"""The operations for the machine at hand."""
+"""Picks the CPU or GPU version of each operation."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from grue.games.tokens import PADDING
 PRECISIONS = ("auto", "float32", "bfloat16")
 Stacked = Float[Array, "heads rows gates"]
 Weights = Any
-"""All heads in one array on a GPU (``Stacked``), each in its own on a CPU (``cpu.Heads``)."""
+"""GPU: one array for all heads (``Stacked``). CPU: one array per head (``cpu.Heads``)."""
 
 
 def laid_out(weights: Stacked) -> Weights:
-    """Weights as this machine likes them."""
+    """Weights in this machine's layout."""
     return weights if _has_gpu() else tuple(weights)
 
 
 def working_dtype(precision: str) -> jnp.dtype:
-    """The type in which the context LSTM's weights are multiplied."""
+    """The type for products with the context LSTM's weights."""
     if precision == "auto":
         precision = "bfloat16" if _has_gpu() else "float32"
     return jnp.dtype(precision)
 
 
 def in_working_type(weights: Weights, precision: str) -> Weights | None:
-    """Weights as they are multiplied; None if that is as they are."""
+    """Weights in the type for products; None if they have that type already."""
     dtype = working_dtype(precision)
     if isinstance(weights, tuple) or weights.dtype == dtype:
         return None
@@ -44,7 +44,7 @@ def in_working_type(weights: Weights, precision: str) -> Weights | None:
 def vectors_of(
     table: Float[Array, "words vector"], words: Int[Array, "*texts"]
 ) -> Float[Array, "*texts vector"]:
-    """The vector of each word. On a CPU the gradient's sums have one order by themselves."""
+    """The vector of each word. ``rows_of`` makes the gradient deterministic on a GPU."""
     return rows_of(table, words) if _has_gpu() else table[words]
 
 
@@ -54,14 +54,12 @@ def encode(
     pool: Pool,
     table: Float[Array, "words gates"] | None = None,
 ) -> Float[Array, "texts encoder"]:
-    """The mean of the encoder's states over the words of each text of a pool.
+    """The mean of the encoder's states over the words of each text.
 
-    With a ``table`` at hand there is no gradient for the words.
+    With a ``table`` (``words.table()``) there is no gradient with respect to the words.
     """
     if _has_gpu() and _is_power(len(recurrent)):
-        from grue.agents.kernels import gpu
-
-        return gpu.encode(words.table() if table is None else table, recurrent, pool)
+        return _gpu().encode(words.table() if table is None else table, recurrent, pool)
     if table is None:
         return cpu.encode(words, recurrent, pool)
     return cpu.encode_from(table, recurrent, pool)
@@ -74,24 +72,22 @@ def unroll(
     heads: Int[Array, "steps batch"],
     inputs: Float[Array, "steps batch inputs"],
 ) -> Float[Array, "steps batch context"]:
-    """The context LSTM along sequences. ``working`` are the weights as they are multiplied.
+    """The context LSTM along sequences. ``working`` are the weights in the type for products.
 
-    On a GPU the gradient of a head that no step is with is undefined.
+    On a GPU the gradient of heads that are not in ``heads`` is undefined.
     """
     if _fits(weights) and _is_power(heads.shape[1]):
-        from grue.agents.kernels import gpu
-
-        return gpu.unroll(weights, bias, working, heads, inputs)
+        return _gpu().unroll(weights, bias, working, heads, inputs)
     return cpu.unroll(tuple(weights), bias, heads, inputs)
 
 
 def side_by_side(heads: Int[Array, "steps batch"]) -> Int[Array, " batch"] | None:
-    """In which order the context LSTM likes sequences; None if it does not matter."""
+    """The fastest order of sequences for the context LSTM; None if it does not matter."""
     return None if _has_gpu() else cpu.side_by_side(heads)
 
 
 class Layers(NamedTuple):
-    """Those of the action scorers."""
+    """The weights of the action scorers."""
 
     first: Float[Array, "heads context hidden"]
     first_bias: Float[Array, "heads hidden"]
@@ -105,12 +101,8 @@ def score(
     h: Float[Array, "*batch context"],
     activation: Callable[[Array], Array],
 ) -> Float[Array, "*batch commands"]:
-    """Each state scored by its head."""
-    if _has_gpu():
-        from grue.agents.kernels import gpu
-
-        return gpu.score(layers, head, h, activation)
-    return cpu.score(layers, head, h, activation)
+    """Q-values of each state, from its head."""
+    return (_gpu() if _has_gpu() else cpu).score(layers, head, h, activation)
 
 
 def step(
@@ -123,9 +115,7 @@ def step(
 ) -> tuple[Float[Array, " context"], Float[Array, " context"]]:
     """One step of the context LSTM: h and c."""
     if _fits(working):
-        from grue.agents.kernels import gpu
-
-        return gpu.step_one(working, bias, head, inputs, h, c)
+        return _gpu().step_one(working, bias, head, inputs, h, c)
     rows = jnp.concatenate([inputs, h])[None]
     gates = cpu.by_one_head(rows, head, tuple(working))[0] + bias[head]
     return cell(gates, c)
@@ -141,14 +131,12 @@ def adam(
     moving: Bool[Array, " heads"],
     now: Rates,
 ) -> tuple[Weights, Weights, Weights, Weights | None]:
-    """One step of Adam on the heads that move, each at its own rates; the others stay.
+    """One step of Adam on the ``moving`` heads, each with its own rates.
 
-    ``used`` are those that have a gradient: that of others may be anything on a GPU.
+    ``used`` marks the heads with a gradient. On a GPU the gradient of others is undefined.
     """
     if working is not None and _fits(theta):
-        from grue.agents.kernels import gpu
-
-        return gpu.adam(theta, m, v, gradient, working, used, moving, now)
+        return _gpu().adam(theta, m, v, gradient, working, used, moving, now)
     if isinstance(theta, tuple):
         return (*_adam_by_head((theta, m, v), gradient, moving, now), None)
     gradient = jnp.where(used[:, None, None], gradient, 0.0)
@@ -162,10 +150,8 @@ def _adam_by_head(
     moving: Bool[Array, " heads"],
     now: Rates,
 ) -> tuple[cpu.Heads, cpu.Heads, cpu.Heads]:
-    def stay(
-        theta: Array, m: Array, v: Array, slope: Array, now: Array
-    ) -> tuple[Array, Array, Array]:
-        return theta, m, v
+    def stay(*given: Array) -> tuple[Array, Array, Array]:
+        return given[0], given[1], given[2]
 
     new = [
         jax.lax.cond(moving[k], moved, stay, *each, now[k])
@@ -176,11 +162,9 @@ def _adam_by_head(
 
 
 def sum_of_squares(gradient: Weights, used: Bool[Array, " heads"]) -> Float[Array, ""]:
-    """Over the heads that have a gradient."""
+    """Over the heads with a gradient."""
     if _fits(gradient):
-        from grue.agents.kernels import gpu
-
-        return gpu.sum_of_squares(gradient, used)
+        return _gpu().sum_of_squares(gradient, used)
     squares = [
         jax.lax.cond(used[k], lambda g: jnp.square(g).sum(), lambda g: jnp.float32(0), each)
         for k, each in enumerate(gradient)
@@ -200,18 +184,25 @@ def pair(one: Int[Array, " length"], two: Int[Array, " spoken"]) -> Pool:
 
 
 class Compilation(NamedTuple):
-    """How a program of many small operations is compiled."""
+    """Compiler settings for a program of many small operations."""
 
     unroll: int
-    """Turns of a loop that are laid out one after the other."""
+    """Loop unrolling."""
     options: dict[str, str] | None
 
 
 def compilation() -> Compilation:
-    """On a GPU each operation is a launch, and those that do not wait for each other overlap."""
+    """On a GPU, independent operations overlap."""
     if not _has_gpu():
         return Compilation(1, None)
     return Compilation(4, {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"})
+
+
+def _gpu():
+    """Imported only where it is needed: Pallas is slow to import."""
+    from grue.agents.kernels import gpu
+
+    return gpu
 
 
 def _has_gpu() -> bool:
@@ -219,7 +210,7 @@ def _has_gpu() -> bool:
 
 
 def _fits(weights: Weights) -> bool:
-    """Whether the GPU's kernels take these sizes."""
+    """Whether there is a GPU and its kernels support these sizes."""
     rows, gates = weights[0].shape
     return _has_gpu() and rows % 128 == 0 and gates % 256 == 0
 

@@ -1,4 +1,4 @@
-"""The distinct texts of a batch, longest first, so that each is read once and no padding is."""
+"""The distinct texts of a batch, longest first, so that no text or padding is read needlessly."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from grue.agents.textkey import text_key
 from grue.games.tokens import PADDING
 
 BLOCK = 16
-"""Texts that are read together; a pool has a multiple of it."""
+"""Texts per GPU program. A pool's size is a multiple of it."""
 
 
 class Words(NamedTuple):
-    """What the encoder knows of words."""
+    """The encoder's weights for words."""
 
     embedding: Float[Array, "words embedding"]
     inward: Float[Array, "embedding gates"]
     bias: Float[Array, " gates"]
 
     def table(self) -> Float[Array, "words gates"]:
-        """Embedding and input weights folded: a word's share of the gates is one row."""
+        """The product of embedding and input weights: each word's contribution to the gates."""
         return self.embedding @ self.inward + self.bias
 
 
@@ -32,15 +32,15 @@ class Pool(NamedTuple):
     """Distinct, longest first; empty ones at the end."""
     lengths: Int[Array, " texts"]
     offsets: Int[Array, " texts"]
-    """Where a text's words begin if all words are laid end to end."""
+    """Start of each text when all words are concatenated."""
     words: Int[Array, ""]
-    """All the words."""
+    """The number of all words."""
 
 
 def pool(
     texts: Int[Array, "rows length"], used: Bool[Array, " rows"] | None = None
 ) -> tuple[Pool, Int[Array, " rows"]]:
-    """The pool of some texts, and where in it each of them is. Unused rows may be anywhere."""
+    """The pool of some texts, and the index of each in it (arbitrary for unused rows)."""
     rows = len(texts)
     used = jnp.ones(rows, bool) if used is None else used
     lengths = (texts != PADDING).sum(1).astype(jnp.int32)
@@ -50,7 +50,7 @@ def pool(
     number = jnp.arange(rows, dtype=jnp.int32)
     is_first = used & (first == number)
 
-    # Ranks by counting: small, and no sort to wait for.
+    # Ranks by counting are faster than a sort here.
     order = jnp.where(is_first, lengths * rows + (rows - 1 - number), -1)
     rank = (order[:, None] < order).sum(1).astype(jnp.int32)
     size = -(-rows // BLOCK) * BLOCK
@@ -67,7 +67,7 @@ def pool(
 def rows_of(
     vectors: Float[Array, "texts units"], place: Int[Array, "*rows"]
 ) -> Float[Array, "*rows units"]:
-    """The vector of each place. Its gradient is a product, so that sums have one order."""
+    """``vectors[place]``. Its gradient is a matrix product, so it is deterministic."""
     return vectors[place]
 
 
@@ -79,10 +79,7 @@ def _rows_backward(residuals: tuple[int, Array], slope: Array):
     count, place = residuals
     chosen = jax.nn.one_hot(place.reshape(-1), count)
     total = jnp.einsum(
-        "rt,ru->tu",
-        chosen,
-        slope.reshape(-1, slope.shape[-1]),
-        precision=jax.lax.Precision.HIGHEST,
+        "rt,ru->tu", chosen, slope.reshape(-1, slope.shape[-1]), precision=jax.lax.Precision.HIGHEST
     )
     return total, None
 

@@ -2,8 +2,8 @@
 
     python -m grue.games.saladworld.builder [FOLDER]
 
-writes ``saladworld-N.z8`` and ``saladworld-N.json`` for every level. Playing needs neither this
-module nor Inform 7: the built files are shipped.
+writes ``saladworld-N.z8`` and ``saladworld-N.json`` for every level. The files are shipped, so
+players need neither this module nor Inform 7.
 """
 
 # TextWorld's own annotations are wrong in many places (``*entities: List[WorldEntity]``).
@@ -27,10 +27,9 @@ from textworld.generator.game import Event, GameProgression, Quest
 from textworld.generator.inform7 import compile_inform7_game, generate_inform7_source
 from textworld.generator.maker import WorldEntity
 
-from grue.games.saladworld.world import LEVELS, Level, Subtask, command_set
+from grue.games.saladworld.world import LEVELS, OPPOSITE, Level, Subtask, command_set
 
 PACKAGE = "grue.games.saladworld"
-OPPOSITE = {"north": "south", "south": "north", "east": "west", "west": "east"}
 
 
 def build_game(level: Level) -> Game:
@@ -47,7 +46,7 @@ def build_game(level: Level) -> Game:
         maker.quests = [_make_quest(maker, entities, subtask) for subtask in level.subtasks]
         game = maker.build()
 
-    # The folder is gone, and its name differs from build to build.
+    # The temporary folder's name must not get into the game.
     knowledge.text_grammars_path = PACKAGE
     game.grammar.options.names_to_exclude = sorted(
         name for name in game.grammar.options.names_to_exclude if name
@@ -71,9 +70,9 @@ def objective(level: Level) -> str:
 def load_knowledge(level: Level, folder: Path) -> KnowledgeBase:
     """The cooking challenge's logic with SaladWorld's text grammar.
 
-    Doors get the article that the story gives them (see ``inform7_source``). Without a recipe the
-    meal's Inform code does not compile, so only level 7 has it, with the one rule that its recipe
-    needs: TextWorld's own rules ignore how ingredients must be cut.
+    Doors get an article, as in the story (see ``inform7_source``). Only level 7 has the meal, since
+    its Inform code does not compile without a recipe. Its rule is rewritten, since TextWorld's
+    rules ignore how ingredients must be cut.
     """
     cooking = files("textworld") / "challenges" / "tw_cooking" / "textworld_data" / "logic"
     logic = folder / "logic"
@@ -116,9 +115,7 @@ def _fix_recipe_rules(logic: str, recipe: Iterable[tuple[str, str]]) -> str:
 
 
 def _make_world(maker: GameMaker, level: Level) -> dict[str, WorldEntity]:
-    entities: dict[str, WorldEntity] = {
-        name: _named(maker.new_room(name), name) for name in level.rooms
-    }
+    entities = {name: _named(maker.new_room(name), name) for name in level.rooms}
     for passage in level.passages:
         here, there = entities[passage.room], entities[passage.to]
         path = maker.connect(
@@ -148,7 +145,7 @@ def _make_world(maker: GameMaker, level: Level) -> dict[str, WorldEntity]:
 
 
 def _named(entity: WorldEntity, name: str) -> WorldEntity:
-    # An empty adjective keeps the grammar from describing things in groups.
+    # With an empty adjective the grammar does not describe things in groups.
     entity.infos.adj, entity.infos.noun = "", name
     return entity
 
@@ -176,7 +173,7 @@ def _make_quest(maker: GameMaker, entities: dict[str, WorldEntity], subtask: Sub
     def fact(predicate: str, *names: str):
         return maker.new_fact(predicate, *(entities[name] for name in names))
 
-    # Lists, not sets: the order of facts in the files must not depend on hashing.
+    # Lists, because sets would make the order of facts depend on hashing.
     return Quest(
         win_events=[Event(conditions=[fact(*condition) for condition in subtask.conditions])],
         fail_events=[Event(conditions=[fact(*spoiler)]) for spoiler in subtask.spoilers],
@@ -186,10 +183,9 @@ def _make_quest(maker: GameMaker, entities: dict[str, WorldEntity], subtask: Sub
 
 
 def walkthrough(game: Game, subtasks: Iterable[Subtask]) -> list[str]:
-    """The subtasks' errands one after another, without the commands that come to nothing.
+    """The subtasks' errands one after another, without needless commands.
 
-    A command that is refused, or a detour that ends where it began with no subtask done, leaves
-    facts and finished quests as they were: every such loop is cut out.
+    Refused commands are left out, and so are detours that end in an earlier state.
     """
     progress = GameProgression(game)
     seen = [_situation(progress)]
@@ -222,7 +218,7 @@ def _find_action(game: Game, progress: GameProgression, command: str):
     names = {key: info.name for key, info in game.infos.items()}
     for action in progress.valid_actions:
         text = action.format_command(names)
-        # The game also takes from a supporter or container that is not named.
+        # "take X" also takes from a supporter or container.
         if text == command or (
             action.name.startswith("take/") and command == text.split(" from ")[0]
         ):
@@ -233,9 +229,8 @@ def _find_action(game: Game, progress: GameProgression, command: str):
 def inform7_source(game: Game) -> str:
     """TextWorld's Inform 7 source without its banner and without one-word synonyms.
 
-    TextWorld leaves doors without an article ("You open blue door."); here they have one.
-    With a synonym "key" for each key, a command that names one key can be read as another; the
-    game file says ``whole_names_only`` so that others need not guess.
+    TextWorld prints doors without an article ("You open blue door."); here they have one. One-word
+    synonyms such as "key" are ambiguous. The game file records this as ``whole_names_only``.
     """
     source = generate_inform7_source(game)
     source, banners = re.subn(

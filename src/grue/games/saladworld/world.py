@@ -1,19 +1,19 @@
-"""The seven SaladWorld levels as data: the one source that the builder reads.
+"""The seven SaladWorld levels as data, read by the builder.
 
-Table 1 and the subtask table of Jain et al. (2020) fix the counts, rewards and conditions.
-Where the paper is silent the choice is made here and explained in docs/saladworld.md.
+Counts, rewards and conditions are those of Table 1 and the subtask table of Jain et al. (2020).
+docs/saladworld.md explains the choices that the paper leaves open.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
-DIRECTIONS = ("north", "south", "east", "west")
+OPPOSITE = {"north": "south", "south": "north", "east": "west", "west": "east"}
 
 
 @dataclass(frozen=True)
 class Passage:
-    """Two rooms joined by a way, with a door when it is named."""
+    """A connection of two rooms, with an optional door."""
 
     room: str
     direction: str
@@ -23,7 +23,7 @@ class Passage:
 
 @dataclass(frozen=True)
 class Thing:
-    """An object and where it starts: a room, or a supporter or container.
+    """An object and its starting place: a room, a supporter or a container.
 
     ``type`` is TextWorld's: o object, f food, k key, s supporter, c container, stove, oven.
     """
@@ -40,11 +40,11 @@ class Thing:
 
 @dataclass(frozen=True)
 class Subtask:
-    """A reward for the first time that all conditions hold at once.
+    """Gives its reward once, when all conditions first hold together.
 
-    A condition is (predicate, thing, place). ``errand`` does the subtask from the kitchen and
-    ends there, whatever was done before. ``spoilers`` are facts that would make the subtask
-    impossible: they end the game. No command of the level's set brings one about.
+    A condition is (predicate, thing, place). ``errand`` solves the subtask: it starts and ends in
+    the kitchen and works whatever was done before. ``spoilers`` are facts that make the subtask
+    impossible and end the game; the level's commands never cause them.
     """
 
     text: str
@@ -67,8 +67,8 @@ class Level:
     kitchen_commands: tuple[str, ...] = ()
     omitted_commands: tuple[str, ...] = ()
     explicit_places: bool = True
-    """From level 4 on, things are put on, inserted into and taken from every place."""
-    start: str = field(default="kitchen")
+    """From level 4 on, commands name every supporter and container."""
+    start: str = "kitchen"
 
     @property
     def name(self) -> str:
@@ -82,12 +82,15 @@ def food(name: str, location: str, article: str | None = None) -> Thing:
     return Thing(name, "f", location, FRESH, article=article)
 
 
-def carry(thing: str, *way: str) -> tuple[str, ...]:
+def commands_of(text: str) -> tuple[str, ...]:
+    """Commands from a text with commas; a direction alone means "go"."""
+    return tuple(f"go {part}" if part in OPPOSITE else part for part in text.split(", "))
+
+
+def carry(thing: str, way: str) -> str:
     """Commands that fetch a thing along a way from the kitchen and bring it back."""
-    back = {"north": "south", "south": "north", "east": "west", "west": "east"}
-    there = tuple(f"go {d}" for d in way)
-    home = tuple(f"go {back[d]}" for d in reversed(way))
-    return (*there, f"take {thing}", *home)
+    back = ", ".join(OPPOSITE[direction] for direction in reversed(way.split(", ")))
+    return f"{way}, take {thing}, {back}"
 
 
 # The world. Kitchen, living room, open space and vegetable market are in every level.
@@ -97,16 +100,10 @@ HOUSE = (
     Passage("living room", "east", "open space"),
     Passage("open space", "east", "vegetable market"),
 )
-GARDENS = (
-    Passage("open space", "north", "garden"),
-    Passage("kitchen", "west", "backyard"),
-)
+GARDENS = (Passage("open space", "north", "garden"), Passage("kitchen", "west", "backyard"))
 NEAR_SUPERMARKET = Passage("open space", "south", "supermarket", door="blue door")
 FAR_SUPERMARKET = Passage("garden", "north", "supermarket", door="blue door")
-SHOPS = (
-    Passage("open space", "south", "cutlery shop"),
-    Passage("living room", "south", "patio"),
-)
+SHOPS = (Passage("open space", "south", "cutlery shop"), Passage("living room", "south", "patio"))
 FRUIT_AND_PLAY = (
     Passage("vegetable market", "south", "fruit shop"),
     Passage("living room", "west", "playroom"),
@@ -127,143 +124,82 @@ RECIPE_NOTE = (
 )
 
 
-def spoiled(*foods: str) -> tuple[tuple[str, str], ...]:
-    return tuple(("consumed", name) for name in foods)
+def subtask(
+    text: str, reward: int, conditions: tuple[tuple[str, str, str], ...], errand: str, *foods: str
+) -> Subtask:
+    """``foods`` must not be eaten before the subtask is done."""
+    spoilers = tuple(("consumed", name) for name in foods)
+    return Subtask(text, reward, conditions, commands_of(errand), spoilers)
 
 
-MARKET = Subtask(
+MARKET = subtask(
     "Enter the vegetable market.",
     10,
     (("at", "P", "vegetable market"),),
-    ("go south", "go east", "go east", "go west", "go west", "go north"),
+    "south, east, east, west, west, north",
 )
-LETTUCE_ON_COUNTER = Subtask(
+LETTUCE_ON_COUNTER = subtask(
     "Put the lettuce on the counter.",
     5,
     (("on", "lettuce", "counter"),),
-    (*carry("lettuce", "south", "east", "east"), "put lettuce on counter"),
-    spoiled("lettuce"),
+    f"{carry('lettuce', 'south, east, east')}, put lettuce on counter",
+    "lettuce",
 )
 
 
-def tomato_on_counter(*way_past_the_key: str) -> Subtask:
-    """The last direction of the way leads through the blue door."""
-    *before_door, through = way_past_the_key
-    back = {"north": "south", "south": "north", "east": "west", "west": "east"}
-    home = [back[d] for d in reversed(("south", "east", *before_door, through))]
-    return Subtask(
+def tomato_on_counter(before_door: str, through: str, home: str) -> Subtask:
+    """The ways from the blue key to the blue door, through it, and back to the kitchen."""
+    return subtask(
         "Put the tomato on the counter.",
         5,
         (("on", "tomato", "counter"),),
-        (
-            "go south",
-            "go east",
-            "take blue key",
-            *(f"go {d}" for d in before_door),
-            "unlock blue door with blue key",
-            "open blue door",
-            f"go {through}",
-            "take tomato",
-            *(f"go {d}" for d in home),
-            "put tomato on counter",
-        ),
-        spoiled("tomato"),
+        f"south, east, take blue key, {before_door}unlock blue door with blue key, "
+        f"open blue door, {through}, take tomato, {home}, put tomato on counter",
+        "tomato",
     )
 
 
-PARSLEY_AND_KNIFE = Subtask(
+NEAR_TOMATO = tomato_on_counter("", "south", "north, west, north")
+FAR_TOMATO = tomato_on_counter("north, ", "north", "south, south, west, north")
+PARSLEY_AND_KNIFE = subtask(
     "Put the parsley into the fridge and the knife on the counter.",
     5,
     (("in", "parsley", "fridge"), ("on", "knife", "counter")),
-    (
-        *carry("parsley", "west"),
-        "open fridge",
-        "insert parsley into fridge",
-        *carry("knife", "south", "east", "south"),
-        "put knife on counter",
-    ),
-    spoiled("parsley"),
+    f"{carry('parsley', 'west')}, open fridge, insert parsley into fridge, "
+    f"{carry('knife', 'south, east, south')}, put knife on counter",
+    "parsley",
 )
-BANANA_IN_FRIDGE = Subtask(
+BANANA_IN_FRIDGE = subtask(
     "Put the banana into the fridge.",
     5,
     (("in", "banana", "fridge"),),
-    (
-        "go south",
-        "go east",
-        "go east",
-        "go south",
-        "take chest key",
-        "unlock wooden chest with chest key",
-        "open wooden chest",
-        "take banana from wooden chest",
-        "go north",
-        "go west",
-        "go west",
-        "go north",
-        "open fridge",
-        "insert banana into fridge",
-    ),
-    spoiled("banana"),
+    "south, east, east, south, take chest key, unlock wooden chest with chest key, "
+    "open wooden chest, take banana from wooden chest, north, west, west, north, "
+    "open fridge, insert banana into fridge",
+    "banana",
 )
-APPLE_IN_FRIDGE = Subtask(
+APPLE_IN_FRIDGE = subtask(
     "Put the apple into the fridge.",
     5,
     (("in", "apple", "fridge"),),
-    (
-        "go south",
-        "go east",
-        "take blue key",
-        "go north",
-        "unlock blue door with blue key",
-        "open blue door",
-        "go north",
-        "take red key",
-        "go south",
-        "go south",
-        "go west",
-        "go west",
-        "unlock red door with red key",
-        "open red door",
-        "go west",
-        "take apple",
-        "go east",
-        "go east",
-        "go north",
-        "open fridge",
-        "insert apple into fridge",
-    ),
-    spoiled("apple"),
+    "south, east, take blue key, north, unlock blue door with blue key, open blue door, north, "
+    "take red key, south, south, west, west, unlock red door with red key, open red door, west, "
+    "take apple, east, east, north, open fridge, insert apple into fridge",
+    "apple",
 )
 MEAL = Subtask(
     "Prepare the meal.",
     5,
     (("in", "meal", "I"),),
-    (
-        "go south",
-        "go east",
-        "go south",
-        "take knife",
-        "go north",
-        "go north",
-        "take carrot",
-        "slice carrot with knife",
-        "go south",
-        "go east",
-        "take cucumber",
-        "chop cucumber with knife",
-        "go west",
-        "go west",
-        "go north",
+    commands_of(
+        "south, east, south, take knife, north, north, take carrot, slice carrot with knife, "
+        "south, east, take cucumber, chop cucumber with knife, west, west, north, "
         # The knife may be on the counter already, from the errand of level 4.
-        "take knife",
-        "slice carrot with knife",
-        "chop cucumber with knife",
-        "prepare meal",
-        "put knife on counter",
+        "take knife, slice carrot with knife, chop cucumber with knife, prepare meal, "
+        "put knife on counter"
     ),
     (
-        *spoiled("carrot", "cucumber"),
+        *(("consumed", name) for name in ("carrot", "cucumber")),
         *((cut, "carrot") for cut in ("diced", "chopped", "fried", "roasted")),
         *((cut, "cucumber") for cut in ("diced", "sliced", "fried", "roasted")),
     ),
@@ -301,12 +237,7 @@ THINGS_6 = (
     Thing("stove", "stove", "cookhouse"),
     Thing("oven", "oven", "cookhouse", ("open",)),
 )
-THINGS_7 = tuple(
-    Thing("fridge", "c", "kitchen", ("closed",), description=RECIPE_NOTE)
-    if t.name == "fridge"
-    else t
-    for t in THINGS_6
-)
+THINGS_7 = tuple(replace(t, description=RECIPE_NOTE) if t is FRIDGE else t for t in THINGS_6)
 
 PASSAGES_2 = (*HOUSE, *GARDENS, NEAR_SUPERMARKET)
 PASSAGES_3 = (*HOUSE, *GARDENS, FAR_SUPERMARKET)
@@ -315,68 +246,40 @@ PASSAGES_5 = (*PASSAGES_4, *FRUIT_AND_PLAY)
 PASSAGES_6 = (*PASSAGES_5, COOKHOUSE)
 
 SUBTASKS_1 = (MARKET, LETTUCE_ON_COUNTER)
-SUBTASKS_3 = (*SUBTASKS_1, tomato_on_counter("north", "north"))
+SUBTASKS_2 = (*SUBTASKS_1, NEAR_TOMATO)
+SUBTASKS_3 = (*SUBTASKS_1, FAR_TOMATO)
 SUBTASKS_4 = (*SUBTASKS_3, PARSLEY_AND_KNIFE)
 SUBTASKS_5 = (*SUBTASKS_4, BANANA_IN_FRIDGE)
 SUBTASKS_6 = (*SUBTASKS_5, APPLE_IN_FRIDGE)
 
+NO_LOCKING = ("lock blue door with blue key",)
+RECIPE = (("carrot", "sliced"), ("cucumber", "chopped"))
+COOKING = commands_of(
+    "slice carrot with knife, chop cucumber with knife, slice lettuce with knife, "
+    "slice tomato with knife, chop parsley with knife, dice apple with knife, "
+    "cook tomato with stove, cook banana with stove, cook apple with oven, "
+    "prepare meal, eat meal, examine fridge"
+)
+
 LEVELS = (
     Level(1, 100, ROOMS_1, HOUSE, THINGS_1, SUBTASKS_1, explicit_places=False),
-    Level(
-        2,
-        200,
-        ROOMS_2,
-        PASSAGES_2,
-        THINGS_2,
-        (*SUBTASKS_1, tomato_on_counter("south")),
-        explicit_places=False,
-    ),
+    Level(2, 200, ROOMS_2, PASSAGES_2, THINGS_2, SUBTASKS_2, explicit_places=False),
     Level(3, 200, ROOMS_2, PASSAGES_3, THINGS_2, SUBTASKS_3, explicit_places=False),
-    Level(
-        4,
-        200,
-        ROOMS_4,
-        PASSAGES_4,
-        THINGS_4,
-        SUBTASKS_4,
-        omitted_commands=("lock blue door with blue key",),
-    ),
+    Level(4, 200, ROOMS_4, PASSAGES_4, THINGS_4, SUBTASKS_4, omitted_commands=NO_LOCKING),
     Level(5, 200, ROOMS_5, PASSAGES_5, THINGS_5, SUBTASKS_5),
     Level(6, 200, ROOMS_6, PASSAGES_6, THINGS_6, SUBTASKS_6),
-    Level(
-        7,
-        200,
-        ROOMS_6,
-        PASSAGES_6,
-        THINGS_7,
-        (*SUBTASKS_6, MEAL),
-        recipe=(("carrot", "sliced"), ("cucumber", "chopped")),
-        kitchen_commands=(
-            "slice carrot with knife",
-            "chop cucumber with knife",
-            "slice lettuce with knife",
-            "slice tomato with knife",
-            "chop parsley with knife",
-            "dice apple with knife",
-            "cook tomato with stove",
-            "cook banana with stove",
-            "cook apple with oven",
-            "prepare meal",
-            "eat meal",
-            "examine fridge",
-        ),
-    ),
+    Level(7, 200, ROOMS_6, PASSAGES_6, THINGS_7, (*SUBTASKS_6, MEAL), RECIPE, COOKING),
 )
 
 
 def command_set(level: Level) -> tuple[str, ...]:
-    """Every command of a level, in a fixed order, by the rule that gives Table 1's numbers."""
+    """Every command of a level, in a fixed order. Their number is that of Table 1."""
     portables = [t.name for t in level.things if t.type in ("o", "f", "k")]
     supporters = [t.name for t in level.things if t.type in ("s", "stove")]
     containers = [t.name for t in level.things if t.type in ("c", "oven")]
     foods = [t.name for t in level.things if t.type == "f"]
 
-    commands = [f"go {d}" for d in DIRECTIONS] + ["look"]
+    commands = [f"go {d}" for d in OPPOSITE] + ["look"]
     commands += [f"{verb} {x}" for verb in ("take", "drop") for x in portables]
     if level.explicit_places:
         commands += [f"put {x} on {s}" for x in portables for s in supporters]
@@ -399,7 +302,7 @@ def _opening_commands(level: Level) -> list[str]:
         commands += [f"unlock {lock} with {name}", f"lock {lock} with {name}"]
     locked = {t.opens for t in level.things}
     for thing in level.things:
-        # The oven is a fitting: it stands open, and no command of the set closes it.
+        # The oven always stands open.
         if thing.type == "c" and thing.name not in locked:
             commands += [f"open {thing.name}", f"close {thing.name}"]
     return commands

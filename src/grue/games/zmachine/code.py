@@ -1,13 +1,13 @@
-"""Walks the code of a Z-machine story, to find the texts in it.
+"""Disassembles a Z-machine story, to find the texts in its code.
 
-Routines lie one after the other from the start of the code, and the texts that are not part of
-them behind. A routine is read instruction by instruction up to one that does not go on and that
-nothing jumps over. Sections 4, 5, 14 and 15 of the Z-Machine Standards Document 1.1.
+Routines follow each other from the start of the code; other texts follow after the last routine. A
+routine ends with an instruction that does not continue and that no branch jumps past. The format is
+in sections 4, 5, 14 and 15 of the Z-Machine Standards Document 1.1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from functools import cache
 from typing import NamedTuple
 
@@ -17,37 +17,26 @@ PACKED_UNIT = {1: 2, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 4, 8: 8}
 LARGE, SMALL, VARIABLE, OMITTED = range(4)
 MOST_LOCALS = 15
 
-# Opcodes by count of operands: "2OP", "1OP", "0OP", "VAR", and "EXT" from version 5 on.
-STORES = {
-    "2OP": {8, 9, *range(0x0F, 0x1A)},
-    "1OP": {1, 2, 3, 4, 8, 14},
-    "0OP": set[int](),
-    "VAR": {0x00, 0x07, 0x0C, 0x16, 0x17, 0x18},
-    "EXT": {0, 1, 2, 3, 4, 9, 10, 12, 0x13, 0x1D},
+
+class Opcodes(NamedTuple):
+    """Numbers of the opcodes that store a result, branch, end a routine or call one."""
+
+    stores: Set[int]
+    branches: Set[int]
+    ends: Set[int] = frozenset()
+    calls: Set[int] = frozenset()
+
+
+# By their operands; "EXT" exists from version 5 on.
+OPCODES = {
+    "2OP": Opcodes({8, 9, *range(0x0F, 0x1A)}, {*range(1, 8), 10}, {0x1C}, {0x19, 0x1A}),
+    "1OP": Opcodes({1, 2, 3, 4, 8, 14}, {0, 1, 2}, {0x0B, 0x0C}, {8, 15}),
+    "0OP": Opcodes(set(), {13, 15}, ends={0, 1, 3, 7, 8, 10}),
+    "VAR": Opcodes({0, 7, 0x0C, 0x16, 0x17, 0x18}, {0x17, 0x1F}, calls={0, 0x0C, 0x19, 0x1A}),
+    "EXT": Opcodes({0, 1, 2, 3, 4, 9, 10, 12, 0x13, 0x1D}, {6, 0x18, 0x1B}),
 }
-BRANCHES = {
-    "2OP": {*range(1, 8), 10},
-    "1OP": {0, 1, 2},
-    "0OP": {13, 15},
-    "VAR": {0x17, 0x1F},
-    "EXT": {6, 0x18, 0x1B},
-}
-ENDS = {
-    "2OP": {0x1C},
-    "1OP": {0x0B, 0x0C},
-    "0OP": {0, 1, 3, 7, 8, 10},
-    "VAR": set[int](),
-    "EXT": set[int](),
-}
-CALLS = {
-    "2OP": {0x19, 0x1A},
-    "1OP": {8, 15},
-    "0OP": set[int](),
-    "VAR": {0x00, 0x0C, 0x19, 0x1A},
-    "EXT": set[int](),
-}
-PRINTS = {2, 3}  # print and print_ret, of the opcodes without operands
-PRINT_PACKED, JUMP = 0x0D, 0x0C  # with one operand
+PRINTS = {2, 3}  # 0OP: print and print_ret
+PRINT_PACKED, JUMP = 0x0D, 0x0C  # 1OP
 TWO_TYPE_BYTES = {0x0C, 0x1A}  # call_vs2 and call_vn2
 
 
@@ -57,23 +46,23 @@ class Instruction(NamedTuple):
     operands: tuple[tuple[int, int], ...]
     """Type and value of each."""
     text: str | None
-    """What is printed, of an instruction that holds its text."""
+    """The text inside the instruction, if any."""
     target: int | None
-    """Where it may jump to within the routine."""
+    """The branch target within the routine, if any."""
     after: int
 
     @property
     def goes_on(self) -> bool:
-        return self.number not in ENDS[self.kind]
+        return self.number not in OPCODES[self.kind].ends
 
     @property
     def calls(self) -> bool:
-        """Whether it calls a routine by its address."""
-        return self.number in CALLS[self.kind] and self._by_address
+        """Whether it calls a routine at a constant address."""
+        return self.number in OPCODES[self.kind].calls and self._by_address
 
     @property
     def prints_packed(self) -> bool:
-        """Whether it prints a text by its address."""
+        """Whether it prints a text at a constant address."""
         return (self.kind, self.number) == ("1OP", PRINT_PACKED) and self._by_address
 
     @property
@@ -82,16 +71,14 @@ class Instruction(NamedTuple):
 
 
 class Code(NamedTuple):
-    """What a walk over the code finds."""
-
     routines: tuple[int, ...]
-    """Where each begins."""
+    """Start addresses."""
     texts: tuple[str, ...]
-    """Printed by instructions that hold them."""
+    """Texts inside instructions."""
     packed: frozenset[int]
-    """Where texts begin that instructions print by their address."""
+    """Addresses of texts that instructions print."""
     end: int
-    """Where the last routine ends."""
+    """End of the last routine."""
 
 
 class CodeReader:
@@ -107,15 +94,14 @@ class CodeReader:
         return self.decoder.word(address)
 
     def packed(self, value: int, offset: int) -> int:
-        """A packed address as a plain one; ``offset`` is where the header states a shift."""
+        """Unpacks an address; ``offset`` is the header field with the shift of versions 6 and 7."""
         shift = 8 * self.word(offset) if self.version in (6, 7) else 0
         return value * self.unit + shift
 
     def walk(self) -> Code:
-        """All routines in order of their addresses.
+        """All routines by address. Gaps are skipped up to the last routine that is called.
 
-        Up to the last that is called what is no routine is passed over; after it the first such
-        place is the end of the code.
+        After it, the first gap is the end of the code.
         """
         last = max(self._called())
         routines, texts, strings = [], [], set[int]()
@@ -138,7 +124,7 @@ class CodeReader:
         return Code(tuple(routines), tuple(texts), frozenset(strings), end)
 
     def _called(self) -> set[int]:
-        """The routines that are called by their address, from the one that is run first on."""
+        """Routines reached from the main routine by calls to constant addresses."""
         first = self._main_routine()
         found, waiting = {first}, [first]
         while waiting:
@@ -155,7 +141,7 @@ class CodeReader:
         return -(-address // self.unit) * self.unit
 
     def strings(self, start: int) -> Iterator[tuple[int, str]]:
-        """The texts that lie one after the other from an address to the end of the story."""
+        """The consecutive texts from an address to the end of the story."""
         at = self.aligned(start)
         while at + 2 <= len(self.memory):
             try:
@@ -166,20 +152,20 @@ class CodeReader:
             at = self.aligned(after)
 
     def first_instructions(self) -> list[Instruction]:
-        """The routine that is run first."""
+        """The main routine."""
         return self.routine(self._main_routine()) or []
 
     def _main_routine(self) -> int:
-        """Given as its first instruction, after its count of locals; a routine in version 6."""
+        """The header has its first instruction, and in version 6 the routine itself."""
         start = self.word(0x06)
         return self.packed(start, 0x28) if self.version == 6 else start - 1
 
     def _first_routine(self) -> int:
-        """Code begins with high memory; the routine that is run first may lie before."""
+        """Code begins with high memory, or with the main routine if that is earlier."""
         return self.aligned(min(self.word(0x04), self._main_routine()))
 
     def routine(self, address: int) -> list[Instruction] | None:
-        """The instructions of a routine; none where there cannot be one."""
+        """The instructions of a routine; None if there is no valid routine."""
         if address not in self._routines:
             self._routines[address] = self._read_routine(address)
         return self._routines[address]
@@ -205,7 +191,7 @@ class CodeReader:
             return None
 
     def instruction(self, at: int) -> Instruction:
-        """The instruction at an address; an IndexError or ValueError where there is none."""
+        """The instruction at an address; raises IndexError or ValueError if it is invalid."""
         opcode = self.memory[at]
         at += 1
         if opcode == 0xBE and self.version >= 5:
@@ -237,7 +223,7 @@ class CodeReader:
         elif kind == "0OP" and number in PRINTS:
             text, at = self.decoder.text(at)
         elif (kind, number) == ("1OP", JUMP) and operands[0][0] == LARGE:
-            target = at + _signed(operands[0][1], 16) - 2
+            target = at + signed(operands[0][1]) - 2
         if at > len(self.memory):
             raise IndexError("an instruction runs past the end of the story")
         return Instruction(kind, number, tuple(operands), text, target, at)
@@ -247,7 +233,7 @@ class CodeReader:
         types = [byte >> shift & 3 for byte in bits for shift in (6, 4, 2, 0)]
         there = [kind for kind in types if kind != OMITTED]
         if types[: len(there)] != there:
-            raise ValueError("an operand is there after one that is not")
+            raise ValueError("an operand follows an omitted one")
         return there, at + count
 
     def _branch(self, at: int) -> tuple[int | None, int]:
@@ -255,22 +241,22 @@ class CodeReader:
         if first & 0x40:
             offset, at = first & 0x3F, at + 1
         else:
-            offset = _signed((first & 0x3F) << 8 | self.memory[at + 1], 14)
+            offset = signed((first & 0x3F) << 8 | self.memory[at + 1], 14)
             at += 2
-        # 0 and 1 return from the routine.
+        # Offsets 0 and 1 mean return.
         return (None if offset in (0, 1) else at + offset - 2), at
 
 
-def _signed(value: int, bits: int) -> int:
+def signed(value: int, bits: int = 16) -> int:
     return value - (1 << bits) if value >> (bits - 1) else value
 
 
 @cache
 def _opcodes(version: int) -> dict[tuple[str, int], tuple[bool, bool]]:
-    """The instructions of a version: whether each stores a result, and whether it branches."""
+    """A version's instructions: whether each stores a result, and whether it branches."""
     return {
         (kind, number): (_stores(version, kind, number), _branches(version, kind, number))
-        for kind in STORES
+        for kind in OPCODES
         for number in range(0x20)
         if _is_known(version, kind, number)
     }
@@ -291,15 +277,15 @@ def _is_known(version: int, kind: str, number: int) -> bool:
 
 def _stores(version: int, kind: str, number: int) -> bool:
     if (kind, number) == ("1OP", 15):
-        return version <= 4  # "not"; later a call without a result
+        return version <= 4  # "not" in early versions, then a call without a result
     if kind == "0OP":
         return (number == 9 and version >= 5) or (number in (5, 6) and version == 4)
     if kind == "VAR" and number in (4, 8):
         return version >= 5 if number == 4 else version == 6
-    return number in STORES[kind]
+    return number in OPCODES[kind].stores
 
 
 def _branches(version: int, kind: str, number: int) -> bool:
     if kind == "0OP" and number in (5, 6):
         return version <= 3
-    return number in BRANCHES[kind]
+    return number in OPCODES[kind].branches

@@ -1,14 +1,14 @@
-"""A story's own grammar: its verbs, their prepositions, its objects' names.
+"""Reads a story's grammar: verbs, prepositions and names of objects.
 
-Two formats are read: that of Infocom's stories of version 3 (lines of eight bytes) and that of
-Inform 6 and 7 (grammar version 2). Both keep a table of pointers to the verbs' lines at the start
-of static memory, and a verb's number beside its words in the dictionary.
+Two formats are known: Infocom's of version 3 (lines of eight bytes), and that of Inform 6 and 7
+(grammar version 2). In both, static memory begins with a table of pointers to each verb's lines,
+and the dictionary has each verb's number.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
@@ -23,8 +23,8 @@ USUAL_VERBS = (
     *("dig", "throw", "wear", "remove", "cook", "slice", "chop", "dice", "prepare", "touch"),
     *("exit", "wait", "look", "inventory", "pray", "jump", "listen", "examine"),
 )
-"""What mostly moves games on, in this order; other verbs come after."""
-# To the interpreter or about the program: saving, quitting, wordiness, versions.
+"""Verbs that most often make progress, best first."""
+# Commands to the interpreter or about the program.
 NOT_PLAYED = frozenset(
     (
         *("save", "restore", "restart", "quit", "undo", "script", "unscript", "transcript"),
@@ -36,7 +36,7 @@ NOT_PLAYED = frozenset(
     )
 )
 SELF = frozenset(("self", "me", "myself", "yourself", "it"))
-# Infocom's flags of a dictionary word, and which of its numbers comes first.
+# Infocom's flags of a dictionary word, and the value of the low bits if its number comes first.
 NOUN, VERB, ADJECTIVE, DIRECTION, PREPOSITION = 0x80, 0x40, 0x20, 0x10, 0x08
 FIRST_NUMBER = {PREPOSITION: 0, VERB: 1, ADJECTIVE: 2, DIRECTION: 3}
 FIXED_LINE = 8
@@ -46,22 +46,22 @@ NAME_PROPERTY, CLASS_PROPERTY = 1, 2
 ROOM_CLASS = "K1_room"
 END_OF_LINE = 15
 ELEMENTARY, WORD_TOKEN, ROUTINE_TOKEN = 1, 2, 6
-LAST_OBJECT_TOKEN = 6  # of the elementary ones: noun to creature; then text and numbers
+LAST_OBJECT_TOKEN = 6  # Elementary tokens up to here are objects, then text and numbers.
 STORE, FIRST_GLOBAL = ("2OP", 0x0D), 16
 
 Pattern = tuple[str | None, ...]
-"""Words in order, and None for each object: ("put", None, "in", None)."""
+"""Words, and None for each object: ("put", None, "in", None)."""
 
 
 class Grammar(NamedTuple):
     directions: tuple[str, ...]
     patterns: tuple[Pattern, ...]
     names: tuple[str, ...]
-    """Of the objects, the nearest to the beginning first."""
+    """Objects' names, nearest to the start first."""
 
 
 def read_grammar(story: StoryFile) -> Grammar:
-    """The story's grammar, in whichever of the two formats it is."""
+    """A story's grammar in either format."""
     compiler = story.memory[0x3C:0x40]
     try:
         if compiler[:1].isdigit() and compiler[1:2] == b".":
@@ -70,17 +70,17 @@ def read_grammar(story: StoryFile) -> Grammar:
             return _Infocom(story).grammar()
     except (LookupError, ValueError) as error:
         raise UsageError(
-            f"no commands can be proposed: the story's grammar cannot be read ({error}); "
+            f"cannot propose commands: the story's grammar cannot be read ({error}); "
             "give the commands in a file"
         ) from None
     raise UsageError(
-        f"no commands can be proposed: grammars of version {story.version} stories are read only "
-        "where Inform 6 or 7 compiled them; give the commands in a file"
+        f"cannot propose commands: grammars of version {story.version} can be read only in stories "
+        "compiled by Inform 6 or 7; give the commands in a file"
     )
 
 
 class _Reader:
-    """What the two formats share."""
+    """Shared by both formats."""
 
     def __init__(self, story: StoryFile) -> None:
         self.story = story
@@ -94,13 +94,13 @@ class _Reader:
 
     @cached_property
     def _longer(self) -> dict[str, str]:
-        """The commonest word that the game prints and that the parser cuts to each one."""
+        """For each cut word, the most common printed word that begins with it."""
         printed = Counter(word for text in self.story.printed for word in tokenize(text.lower()))
         common_last = sorted(printed.items(), key=lambda item: (item[1], item[0]))
         return {word[: self.resolution]: word for word, _ in common_last}
 
     def whole(self, word: str) -> str:
-        """A word as a player would write it: the dictionary cuts long ones."""
+        """The full form of a word: the dictionary cuts long words."""
         return self._longer.get(word, word) if len(word) == self.resolution else word
 
     def played(self, words: Iterable[str]) -> bool:
@@ -108,9 +108,9 @@ class _Reader:
         return not any(word in cut or word.startswith(("$", "#", "tw-")) for word in words)
 
     def choose(self, words: list[str]) -> str:
-        """Of a verb's synonyms the usual one, or else the longest, cut as the parser cuts it.
+        """The most usual of a verb's synonyms, or else the longest, as the dictionary cuts it.
 
-        Words that the game prints would not do here: "disemb" is not "disembodied".
+        Printed words do not complete verbs: "disemb" is not "disembodied".
         """
         usual = {verb[: self.resolution]: verb for verb in reversed(USUAL_VERBS)}
         known = [usual[word] for word in words if word in usual]
@@ -119,12 +119,18 @@ class _Reader:
         return max(words, key=lambda word: (len(word), word))
 
     def pointers(self) -> list[int]:
-        """Where each verb's lines are; the table ends where the first lines begin."""
+        """Addresses of each verb's lines. The table ends where the first lines begin."""
         base = self.word(0x0E)
         end = self.word(base)
         if not base < end <= base + 512 or (end - base) % 2:
             raise ValueError("there is no table of verbs at the start of static memory")
         return [self.word(at) for at in range(base, end, 2)]
+
+    def most_common(self, fits: Callable[[bytes], object]) -> int:
+        """The property whose data fits for most objects; 0 if none does."""
+        properties = [pair for thing in self.story.objects for pair in thing.properties.items()]
+        counts = Counter(number for number, data in properties if fits(data))
+        return counts.most_common(1)[0][0] if counts else 0
 
 
 class _Infocom(_Reader):
@@ -150,7 +156,7 @@ class _Infocom(_Reader):
         return found
 
     def prepositions(self) -> dict[int, str]:
-        """One word for each preposition, from the table that ends where the dictionary begins."""
+        """One word for each preposition, from the table just before the dictionary."""
         end = self.word(0x08)
         for count in range(1, 256):
             start = end - 4 * count
@@ -180,7 +186,7 @@ class _Infocom(_Reader):
         return tuple(parts)
 
     def directions(self) -> tuple[str, ...]:
-        """One word for each direction, the highest property first: north comes before."""
+        """One word for each direction, highest property first, so north is first."""
         found = self.numbered(DIRECTION)
         return tuple(
             self.whole(max(words, key=lambda word: (len(word), word)))
@@ -213,19 +219,14 @@ class _Infocom(_Reader):
 
     @cached_property
     def synonym_property(self) -> int:
-        """The property that holds nothing but the addresses of nouns, for most objects."""
-        counts = Counter(
-            number
-            for thing in self.story.objects
-            for number, data in thing.properties.items()
-            if all(address in self.nouns for address in _words(data))
-        )
-        if not counts:
+        """The property that, for most objects, holds only addresses of nouns."""
+        found = self.most_common(lambda data: all(a in self.nouns for a in _words(data)))
+        if not found:
             raise ValueError("no object has a noun")
-        return counts.most_common(1)[0][0]
+        return found
 
     def near_first(self) -> list[StoryObject]:
-        """The objects by the number of steps from the first room; what is nowhere comes last."""
+        """Objects by distance from the first room; objects that are nowhere come last."""
         things = self.story.objects
         distance = self.distances()
         far = len(things) + 1
@@ -249,7 +250,7 @@ class _Infocom(_Reader):
             room = waiting.popleft()
             for number in exits:
                 data = self.story.objects[room - 1].properties.get(number, b"")
-                # One byte is an exit, four or five one with a condition or a door.
+                # 1 byte is an exit; 4 or 5 bytes are an exit with a condition or a door.
                 there = data[0] if len(data) in (1, 4, 5) else 0
                 if 0 < there <= len(self.story.objects) and there not in distance:
                     distance[there] = distance[room] + 1
@@ -257,7 +258,7 @@ class _Infocom(_Reader):
         return distance
 
     def first_room(self) -> int:
-        """What the first routine stores in the first global, which holds the room; or 0."""
+        """The room that the main routine stores in the first global; 0 if none."""
         for instruction in self.code.first_instructions():
             if (instruction.kind, instruction.number) == STORE:
                 variable, (kind, value) = instruction.operands[0][1], instruction.operands[1]
@@ -287,7 +288,7 @@ class _Inform(_Reader):
         return Grammar(self.directions(), tuple(dict.fromkeys(patterns)), self.names())
 
     def lines(self, at: int) -> tuple[list[list[tuple[int, int]]], int]:
-        """A verb's lines as tokens of type and value, and where they end."""
+        """A verb's lines as (type, value) tokens, and their end."""
         count = self.memory[at]
         at += 1
         found = []
@@ -302,12 +303,12 @@ class _Inform(_Reader):
         return found, at
 
     def pattern(self, verb: str, line: list[tuple[int, int]]) -> Pattern | None:
-        """A line as a pattern; none where it asks for text, a number or the story's own code."""
+        """A line as a pattern; None if it needs text, a number or a parser routine."""
         parts: list[str | None] = [verb]
         for kind, value in line:
             token, alternative = kind & 0x0F, kind & 0x10
             if token == WORD_TOKEN:
-                # Of some prepositions that mean the same, the first.
+                # The first of several alternative prepositions.
                 if not alternative:
                     parts.append(self.whole(self.by_address[value].word))
             elif (token == ELEMENTARY and value > LAST_OBJECT_TOKEN) or token >= ROUTINE_TOKEN:
@@ -317,12 +318,12 @@ class _Inform(_Reader):
         return tuple(parts)
 
     def directions(self) -> tuple[str, ...]:
-        """The first name of each direction: what lies in the compass."""
+        """The first name of each object in the compass."""
         named = [self.named(thing) for thing in self.story.objects if self.in_compass(thing)]
         return tuple(self.whole(words[0]) for words in named if words)
 
     def names(self) -> tuple[str, ...]:
-        """What is somewhere comes first; rooms are left out where Inform 7 marks them."""
+        """Placed objects first; rooms are left out if Inform 7 marks them."""
         found = []
         for thing in sorted(self.story.objects, key=lambda thing: not thing.parent):
             words = [] if self.in_compass(thing) or self.is_room(thing) else self.named(thing)
@@ -333,7 +334,7 @@ class _Inform(_Reader):
         return tuple(dict.fromkeys(found))
 
     def named(self, thing: StoryObject) -> list[str]:
-        """The words that stand for an object: its property "name", or what its parser asks for."""
+        """An object's words, from its "name" property or its parser routine."""
         addresses = _words(thing.properties.get(NAME_PROPERTY, b""))
         if not addresses:
             addresses = self.asked(thing.properties.get(self.parse_property, b""))
@@ -342,17 +343,11 @@ class _Inform(_Reader):
 
     @cached_property
     def parse_property(self) -> int:
-        """The property with a routine that asks for words, for most objects; 0 if none has."""
-        counts = Counter(
-            number
-            for thing in self.story.objects
-            for number, data in thing.properties.items()
-            if self.asked(data)
-        )
-        return counts.most_common(1)[0][0] if counts else 0
+        """The property that, for most objects, is a routine that compares with words."""
+        return self.most_common(self.asked)
 
     def asked(self, data: bytes) -> list[int]:
-        """The dictionary's words that a property's routine compares with."""
+        """Dictionary words that a property's routine compares with."""
         if len(data) != 2:
             return []
         address = self.code.packed(int.from_bytes(data, "big"), 0x28)

@@ -1,7 +1,6 @@
-"""Checks that a file is a whole Z-machine story before an emulator sees it.
+"""Checks that a file is a complete Z-machine story. A broken one would crash the emulator.
 
-Emulators crash the process on a broken story. The header layout is that of the Z-Machine
-Standards Document 1.1, section 11.
+The header is described in the Z-Machine Standards Document 1.1, section 11.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ LENGTH_UNIT = {1: 2, 2: 2, 3: 2, 4: 4, 5: 4, 6: 8, 7: 8, 8: 8}
 
 
 def read_story(path: Path) -> bytes:
-    """The bytes of a story file, or an error that names what is wrong with it."""
+    """The bytes of a valid story file."""
     if path.is_dir():
         raise UsageError(
             f"{path} is a folder, not a story file; give the path of a .z3 to .z8 file"
@@ -27,16 +26,12 @@ def read_story(path: Path) -> bytes:
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
 
-    if len(data) < HEADER_BYTES or data[0] not in LENGTH_UNIT:
-        raise BrokenFileError(
-            f"{path} is not a Z-machine story: it does not begin with a version from 1 to 8"
-        )
-    length = int.from_bytes(data[0x1A:0x1C], "big") * LENGTH_UNIT[data[0]]
+    length = stated_length(data, str(path))
     if length == 0:
         return data  # Early stories state no length.
     if len(data) < length:
         raise BrokenFileError(
-            f"{path} is cut short: its header promises {length} bytes and {len(data)} are there; "
+            f"{path} is cut short: its header states {length} bytes, but it has {len(data)}; "
             "get the file again"
         )
     checksum = int.from_bytes(data[0x1C:0x1E], "big")
@@ -46,3 +41,12 @@ def read_story(path: Path) -> bytes:
             "get the file again"
         )
     return data
+
+
+def stated_length(data: bytes, name: str) -> int:
+    """The length in the header; 0 if it has none."""
+    if len(data) < HEADER_BYTES or data[0] not in LENGTH_UNIT:
+        raise BrokenFileError(
+            f"{name} is not a Z-machine story: it does not begin with a version from 1 to 8"
+        )
+    return int.from_bytes(data[0x1A:0x1C], "big") * LENGTH_UNIT[data[0]]

@@ -1,4 +1,4 @@
-"""Commands for a story that nobody has listed any for, from its own grammar."""
+"""Proposes commands for a story from its grammar."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from grue.games.zmachine.story_file import StoryFile
 
 
 def propose(story: StoryFile, limit: int) -> tuple[str, ...]:
-    """The directions and single words, then what can be done with objects.
+    """Directions and single words first, then commands with objects.
 
-    Usual verbs and near objects come first: a command with the i-th pattern and the j-th object
-    has rank i · j, so that common verbs reach further objects than rare ones.
+    A command with the i-th pattern and the j-th object has rank i · j. So usual verbs and near
+    objects come first, and usual verbs get more objects.
     """
     if limit < 1:
-        raise UsageError(f"at least 1 command must be proposed, not {limit}")
+        raise UsageError(f"the limit of commands is {limit}; it must be at least 1")
     grammar = read_grammar(story)
     patterns = sorted(grammar.patterns, key=_usualness)
     alone = [_fill(p, ()) for p in patterns if None not in p and _is_usual(p)]
@@ -37,7 +37,7 @@ def propose(story: StoryFile, limit: int) -> tuple[str, ...]:
 def _with_objects(
     pattern: Pattern, rank: int, names: tuple[str, ...], bound: int
 ) -> Iterator[tuple[int, str]]:
-    """The commands of a pattern with their ranks among all commands, up to a bound."""
+    """The commands of a pattern with their ranks, up to a bound."""
     objects = pattern.count(None)
     if objects == 0 and rank <= bound:
         yield rank, _fill(pattern, ())

@@ -1,7 +1,7 @@
-"""Z-machine stories of any origin: a file, the commands an agent chooses from, what is known of it.
+"""Z-machine stories: the file, the agent's commands and other known facts.
 
-A story file has no list of commands. They come from a file of the user's, else from Jericho's table
-for a story that it knows, else they are proposed from the story's own dictionary and grammar.
+A story file has no list of commands. They come from the user's file, or from Jericho's table if it
+knows the story, or else they are proposed from the story's grammar.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 LOOK = "look"
 PROPOSED = 200
-"""The most commands that are proposed from a story's grammar."""
+"""How many commands are proposed from a story's grammar."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,11 @@ class Story(Playable):
     data: bytes = field(repr=False)
     commands_file: Path | None = None
     tables: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """What Jericho knows of it: commands, a walkthrough and the seed that it needs."""
+    """Jericho's table: commands, a walkthrough and its seed."""
     full_score: int | None = None
-    """None where nobody has said."""
+    """None if it is unknown."""
     victory: str | None = None
-    """What is printed when the game is won, and never else."""
+    """A text that is printed only when the game is won."""
 
     kind = "zmachine"
 
@@ -49,16 +49,16 @@ class Story(Playable):
         return self.full_score
 
     def textworld(self) -> Game:
-        raise CannotCompileError(f"{self.name} is a Z-machine story, and only TextWorld's compile")
+        raise CannotCompileError(f"{self.name} is a Z-machine story; only TextWorld games compile")
 
     @property
     def knows(self) -> Knowledge:
-        """Jericho reads the score of the stories that it has tables for."""
+        """Jericho can read the score of stories in its tables."""
         refusal = None if self.tables else self.file.score_refusal()
         return Knowledge(admissible=False, subtasks=False, score_refusal=refusal)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what is read from the file again in no time."""
+        """Leaves out what can be read again quickly."""
         return {name: value for name, value in vars(self).items() if name not in ("file", "words")}
 
     @cached_property
@@ -67,7 +67,7 @@ class Story(Playable):
 
     @cached_property
     def commands(self) -> tuple[str, ...]:
-        """The commands an agent chooses from; "look" is always one of them."""
+        """The agent's commands, always with "look"."""
         if self.commands_file is not None:
             found = read_commands(self.commands_file)
         elif "minimal_actions" in self.tables:
@@ -78,7 +78,6 @@ class Story(Playable):
 
     @cached_property
     def words(self) -> StoryVocabulary:
-        """Every word that the story can print, and those of the commands, by number."""
         return vocabulary_of(self.data, self.commands)
 
     @property
@@ -87,35 +86,35 @@ class Story(Playable):
 
     @property
     def walkthrough(self) -> tuple[str, ...]:
-        """Commands that finish it, where Jericho knows them; they need ``walkthrough_seed``."""
+        """Jericho's walkthrough, if any; it needs ``walkthrough_seed``."""
         return tuple(filter(None, self.tables.get("walkthrough", "").split("/")))
 
     @property
     def walkthrough_seed(self) -> int:
-        # Jericho's number, as ``reset`` counts: from 0 on.
+        # Jericho counts from 1, ``reset`` from 0.
         return max(self.tables.get("seed", 0) - 1, 0)
 
     @cached_property
     def subtasks(self) -> tuple[Subtask, ...]:
-        """One: its score says how far one has come, not which parts are done."""
+        """One, because the parts of a story are unknown."""
         return (Subtask("Win the game.", 0),)
 
     @property
     def digest(self) -> str:
-        """Tells whether a run belongs to the story and the commands as they are now."""
+        """Of the story and its commands."""
         digest = hashlib.sha256(self.data)
         digest.update("\n".join(self.commands).encode())
         return digest.hexdigest()
 
 
 def read_story_game(path: Path, name: str | None = None, commands: Path | None = None) -> Story:
-    """A story from its file, checked as a whole: an emulator crashes on a broken one."""
+    """A story from its file, checked first: a broken one would crash the emulator."""
     data = read_story(path)
     return Story(name or path.stem, path, data, commands, jericho_tables(data))
 
 
 def jericho_tables(data: bytes) -> Mapping[str, Any]:
-    """What Jericho knows of a story; nothing where it does not know it, or is not there."""
+    """Jericho's table for a story; empty if it has none or is not installed."""
     try:
         from jericho.defines import BINDINGS_DICT
     except ImportError:
@@ -124,13 +123,11 @@ def jericho_tables(data: bytes) -> Mapping[str, Any]:
 
 
 def read_commands(path: Path) -> tuple[str, ...]:
-    """The commands of a file, one on each line; empty lines and those with a # do not count."""
+    """The commands of a file, one per line; empty lines and lines with # are skipped."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
-        raise UsageError(
-            f"there is no file {path}; it should have a command on each line"
-        ) from None
+        raise UsageError(f"there is no file {path}; it should have one command per line") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read the commands in {path}: {error}") from None
     found: dict[str, int] = {}
@@ -140,10 +137,10 @@ def read_commands(path: Path) -> tuple[str, ...]:
             continue
         if command in found:
             raise UsageError(
-                f"{path}, line {number}: {command!r} is there already, in line {found[command]}; "
+                f"{path}, line {number}: {command!r} is already in line {found[command]}; "
                 "give each command once"
             )
         found[command] = number
     if not found:
-        raise UsageError(f"{path} has no commands; it should have one on each line")
+        raise UsageError(f"{path} has no commands; it should have one per line")
     return tuple(found)

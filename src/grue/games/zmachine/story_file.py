@@ -1,8 +1,7 @@
-"""A Z-machine story as data: what it calls itself, what it can print, what it understands.
+"""Reads a Z-machine story without running it: header, dictionary, objects, code and grammar.
 
-Nothing is run: header, dictionary, objects, code and grammar are read from the file, so that a
-vocabulary and a set of commands are fixed before the first command is played. The format is that
-of the Z-Machine Standards Document 1.1.
+So the vocabulary and the commands are fixed before play. The format is that of the Z-Machine
+Standards Document 1.1.
 """
 
 from __future__ import annotations
@@ -14,16 +13,16 @@ from typing import NamedTuple
 
 from grue.errors import BrokenFileError, UsageError
 from grue.games.tokens import StoryVocabulary, tokenize
-from grue.games.zmachine.code import Code, CodeReader
-from grue.games.zmachine.header import LENGTH_UNIT, read_story
+from grue.games.zmachine.code import Code, CodeReader, signed
+from grue.games.zmachine.header import read_story, stated_length
 from grue.games.zmachine.text import TextDecoder
 
 GLOBALS_BYTES = 480
 """240 words."""
-SCORE, MOVES = 1, 2
-"""Globals of the status line, in versions 1 to 3."""
+SCORE = 1
+"""The global of the score in versions 1 to 3."""
 TIME_FLAG = 0x02
-"""Of the first flags: the status line shows the time of day, not the score."""
+"""In the first flags: the status line shows the time instead of the score."""
 
 TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
 ONES = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -35,7 +34,7 @@ class Entry(NamedTuple):
     word: str
     address: int
     data: bytes
-    """What the story's parser keeps beside it."""
+    """The parser's data for the word."""
 
 
 class StoryObject(NamedTuple):
@@ -43,7 +42,7 @@ class StoryObject(NamedTuple):
     name: str
     parent: int
     attributes: int
-    """As bits, the first attribute highest."""
+    """Bits, the first attribute highest."""
     properties: dict[int, bytes]
 
 
@@ -51,11 +50,7 @@ class StoryFile:
     """``StoryFile(data)`` or ``StoryFile.read(path)``."""
 
     def __init__(self, data: bytes) -> None:
-        if len(data) < 64 or data[0] not in LENGTH_UNIT:
-            raise BrokenFileError(
-                "not a Z-machine story: it does not begin with a version from 1 to 8"
-            )
-        length = int.from_bytes(data[0x1A:0x1C], "big") * LENGTH_UNIT[data[0]]
+        length = stated_length(data, "this")
         # Files are often padded.
         self.memory = data[:length] if 64 <= length <= len(data) else data
         self.version = data[0]
@@ -67,17 +62,17 @@ class StoryFile:
 
     @classmethod
     def read(cls, path: Path) -> StoryFile:
-        """A story from its file, checked as a whole."""
+        """A story from its file, checked."""
         return cls(read_story(path))
 
-    # What it understands
+    # Dictionary and commands
 
     def dictionary(self) -> tuple[str, ...]:
-        """The words that its parser knows, as it keeps them: 6 letters, from version 4 on 9."""
+        """The parser's words, cut to 6 letters, or to 9 from version 4 on."""
         return tuple(entry.word for entry in self.entries)
 
     def propose_commands(self, limit: int = 200) -> tuple[str, ...]:
-        """Commands made from the grammar and the objects' names, the likeliest first."""
+        """Commands from the grammar and the names of objects, likeliest first."""
         from grue.games.zmachine.propose import propose
 
         return propose(self, limit)
@@ -88,7 +83,7 @@ class StoryFile:
         try:
             start = table + 1 + self.memory[table]
             size = self.memory[start]
-            count = abs(_signed(self._word(start + 1)))
+            count = abs(signed(self._word(start + 1)))
             coded = 6 if self.version >= 4 else 4
             found = []
             for address in range(start + 3, start + 3 + count * size, size):
@@ -105,30 +100,25 @@ class StoryFile:
             raise BrokenFileError(f"the story's dictionary cannot be read: {error}") from None
         return tuple(found)
 
-    # What it can print
-
-    def words(self) -> tuple[str, ...]:
-        """Every word that it can print, in lower case and sorted.
-
-        Words as ``tokens.tokenize`` sees them, marks included. They come from the texts in its
-        code and behind it, the names of its objects and its dictionary. Numbers are computed in
-        play, so only digits and those in the texts are there; what the player types may be
-        printed too.
-        """
-        return self._words
+    # Texts
 
     @cached_property
-    def _words(self) -> tuple[str, ...]:
+    def words(self) -> tuple[str, ...]:
+        """Every token (see ``tokens.tokenize``) that it can print, in lower case and sorted.
+
+        They come from the texts, the names of objects and the dictionary. Missing are numbers that
+        are computed in play, and echoes of what the player types.
+        """
         texts = (*self.printed, *self.dictionary())
         found = {word for text in texts for word in tokenize(text.lower())}
-        # Numbers in words are put together in play.
+        # Spelled-out numbers are composed in play.
         tens, ones = found.intersection(TENS), found.intersection(ONES)
         numbers = {f"{ten}-{one}" for ten in tens for one in ones} if len(tens) == len(TENS) else ()
         return tuple(sorted(found.union(numbers, "0123456789")))
 
     @cached_property
     def printed(self) -> tuple[str, ...]:
-        """Every text in the file: in instructions, behind the code, names of objects."""
+        """Every text in the file: in instructions, after the code, and names of objects."""
         try:
             behind = [text for _, text in self.code.strings(self.walked.end)]
         except (IndexError, ValueError) as error:
@@ -138,14 +128,13 @@ class StoryFile:
 
     @cached_property
     def walked(self) -> Code:
-        """What a walk over its code finds."""
         return self.code.walk()
 
-    # Its world
+    # Objects
 
     @cached_property
     def objects(self) -> tuple[StoryObject, ...]:
-        """The objects as the game begins: as many as fit before their properties."""
+        """The objects at the start. Their table ends where the first properties begin."""
         early = self.version <= 3
         size, links, width = (9, 4, 1) if early else (14, 6, 2)
         at = self._word(0x0A) + 2 * (31 if early else 63)
@@ -186,50 +175,36 @@ class StoryFile:
             at += 1 + size
         return name, found
 
-    # What it keeps count of
+    # Score
 
     def score_refusal(self) -> str | None:
-        """Why the score cannot be read from the story's memory; None when it can."""
+        """Why the score cannot be read from the story's memory; None if it can."""
         if self.version > 3:
-            return (
-                f"a story of version {self.version} keeps its score where it likes: "
-                "only versions 1 to 3 have a place for it"
-            )
+            return f"only versions 1 to 3 have a fixed place for it, not version {self.version}"
         if self.version == 3 and self.memory[0x01] & TIME_FLAG:
-            return "the story shows the time of day in its status line, and has no score there"
+            return "the story's status line shows the time of day instead"
         return None
 
-    def score(self, globals_or_memory: bytes) -> int:
-        """The score, from a story's memory in play or from its 480 bytes of globals."""
-        return self._status(globals_or_memory, SCORE)
-
-    def moves(self, globals_or_memory: bytes) -> int:
-        """The number of moves in the status line."""
-        return self._status(globals_or_memory, MOVES)
-
-    def _status(self, given: bytes, number: int) -> int:
+    def score(self, given: bytes) -> int:
+        """The score, from the memory in play or from its 480 bytes of globals."""
         refusal = self.score_refusal()
         if refusal is not None:
             raise UsageError(f"the score cannot be read: {refusal}")
         start = 0 if len(given) <= GLOBALS_BYTES else self._word(0x0C)
-        at = start + 2 * number
+        at = start + 2 * SCORE
         if at + 2 > len(given):
             raise UsageError(
-                f"the score is in the story's globals, 480 bytes from {self._word(0x0C)} on, "
-                f"and {len(given)} bytes were given"
+                f"{len(given)} bytes are too few for the score; give the story's memory, or the "
+                f"480 bytes of its globals from {self._word(0x0C)} on"
             )
-        return _signed(int.from_bytes(given[at : at + 2], "big"))
+        return signed(int.from_bytes(given[at : at + 2], "big"))
 
     def _word(self, address: int) -> int:
         return self.text.word(address)
 
 
-def _signed(value: int) -> int:
-    return value - 0x10000 if value & 0x8000 else value
-
-
 def vocabulary_of(data: bytes, commands: Iterable[str]) -> StoryVocabulary:
-    """Every word that a story can print, and those of some commands, by number."""
+    """Every word that a story can print, and the words of some commands."""
     spoken = {word for command in commands for word in tokenize(command.lower())}
     return StoryVocabulary.of_words({*_words_of(data), *spoken})
 
@@ -237,4 +212,4 @@ def vocabulary_of(data: bytes, commands: Iterable[str]) -> StoryVocabulary:
 @lru_cache(maxsize=16)
 def _words_of(data: bytes) -> tuple[str, ...]:
     """Reading all texts of a large story takes a second."""
-    return StoryFile(data).words()
+    return StoryFile(data).words

@@ -1,6 +1,6 @@
-"""The text of a Z-machine story: packed letters, abbreviations and characters of its own.
+"""Decodes the texts of a Z-machine story: packed letters, abbreviations and custom characters.
 
-Sections 3 and 13 of the Z-Machine Standards Document 1.1.
+See sections 3 and 13 of the Z-Machine Standards Document 1.1.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ ALPHABETS = (
     "ABCDEFGHIJKLMNOPQRSTUVWXYZ",
     " \n0123456789.,!?_#'\"/\\-:()",
 )
-# Version 1 has no line break in the third alphabet, and "<" in its place.
+# Version 1 has "<" instead of the line break in the third alphabet.
 FIRST_PUNCTUATION = " 0123456789.,!?_#'\"/\\<-:()"
-# The characters 155 to 223 of a story without a table of its own.
+# Characters 155 to 223 of a story without its own table.
 EXTRA_CHARACTERS = "äöüÄÖÜß»«ëïÿËÏáéíóúýÁÉÍÓÚÝàèìòùÀÈÌÒÙâêîôûÂÊÎÔÛåÅøØãñõÃÑÕæÆçÇþðÞÐ£œŒ¡¿"
 NEW_LINE, ESCAPE, FIRST_EXTRA = 13, 6, 155
 
@@ -33,12 +33,12 @@ class TextDecoder:
         return int.from_bytes(self.memory[address : address + 2], "big")
 
     def text(self, address: int) -> tuple[str, int]:
-        """The text at an address, and the address after it."""
+        """The text at an address, and its end."""
         characters, after = self.characters(address)
         return self.decode(characters), after
 
     def characters(self, address: int) -> tuple[list[int], int]:
-        """The characters of five bits of the text at an address, and the address after it."""
+        """The 5-bit characters of the text at an address, and its end."""
         memory = self.memory
         characters: list[int] = []
         while address + 2 <= len(memory):
@@ -50,7 +50,7 @@ class TextDecoder:
         raise ValueError("a text runs past the end of the story")
 
     def decode(self, characters: list[int], abbreviated: bool = False) -> str:
-        """A text from its characters of five bits."""
+        """A text from its 5-bit characters."""
         return "".join(self._pieces(characters, abbreviated))
 
     def _pieces(self, characters: list[int], abbreviated: bool) -> Iterator[str]:
@@ -68,19 +68,19 @@ class TextDecoder:
                 yield " "
             elif character <= self._abbreviation_banks:
                 number = next(stream, None)
-                # A text that ends here stands for nothing; one in another is not allowed.
+                # Incomplete and nested abbreviations print nothing.
                 if number is not None and not abbreviated:
                     yield self.abbreviation(32 * (character - 1) + number)
             elif self.version <= 2 and character == 1:
                 yield "\n"
             else:
-                # 2 and 3 in early stories, 4 and 5 in all: the next alphabet or the one after.
+                # 4 and 5, and in early versions 2 and 3, shift by one or two alphabets.
                 shifted = (locked + (1 if character in (2, 4) else 2)) % 3
                 if self.version <= 2 and character >= 4:
                     locked = shifted
 
     def character(self, code: int) -> str:
-        """A character by its number in ZSCII; nothing for what is not printed."""
+        """A character by its ZSCII code; empty if it is not printable."""
         if 32 <= code <= 126:
             return chr(code)
         if code == NEW_LINE:
@@ -101,7 +101,7 @@ class TextDecoder:
         own = self.word(0x34) if self.version >= 5 else 0
         if own:
             letters = [self.character(code) for code in self.memory[own : own + 78]]
-            # A character that prints nothing still takes its place.
+            # Unprintable characters keep their place.
             rows = ["".join(c or "\0" for c in letters[i : i + 26]) for i in (0, 26, 52)]
             return rows[0], rows[1], " \n" + rows[2][2:]
         return (*ALPHABETS[:2], FIRST_PUNCTUATION if self.version == 1 else ALPHABETS[2])

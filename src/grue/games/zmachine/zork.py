@@ -1,8 +1,8 @@
-"""Zork I: which story files are it, where they are looked for, and the paper's settings.
+"""Zork I: known story files, where to find them, and the paper's settings.
 
-The story does not come with grue. Release 88 is the one that Jericho knows; release 119 is the one
-that was published under the MIT licence, and Jericho knows nothing of it. The commands are the
-131 of Jericho's table for release 88, and "look".
+The story does not come with grue. Jericho knows release 88. Release 119 is published under the MIT
+licence but unknown to Jericho. The commands are the 131 of Jericho's table for release 88, and
+"look".
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ RELEASES = {
 }
 """By the SHA-256 of the file."""
 SETTINGS: Mapping[str, Any] = {"discount": 0.8, "steps": 2_000_000}
-"""What the paper does otherwise on Zork; T is 200 and ε falls over a million steps as elsewhere."""
+"""The paper's settings for Zork that differ from the defaults."""
 
 
 def load_zork(story: Path | str | None = None, commands: Path | None = None) -> Story:
-    """Zork I from a file, or from where it is looked for."""
+    """Zork I from a file, by default the one that ``find_story`` finds."""
     path = find_story() if story is None else expanded(story)
     found = read_story_game(path, NAME, commands)
     if hashlib.sha256(found.data).hexdigest() not in RELEASES:
         known = " and ".join(map(str, RELEASES.values()))
         raise UsageError(
-            f"{path} is not a Zork I that grue knows: releases {known} are known by their bytes; "
-            "play or train another story by its path"
+            f"{path} is not a known release of Zork I: releases {known} are known; "
+            "give any other story by its path instead of a name"
         )
     return replace(found, tables=_tables(found), full_score=MAX_SCORE, victory=VICTORY)
 
 
 def _tables(story: Story) -> Mapping[str, Any]:
-    """Jericho's tables for release 88: commands, walkthrough and seed are as good for the other."""
+    """Jericho's tables for release 88; commands, walkthrough and seed also fit release 119."""
     if story.tables:
         return story.tables
     try:
@@ -57,7 +57,7 @@ def _tables(story: Story) -> Mapping[str, Any]:
 
 
 def find_story() -> Path:
-    """The story file that ``GRUE_ZORK1`` names, or the one in the user's data folder."""
+    """The story file in ``GRUE_ZORK1``, or else the one in the user's data folder."""
     named = os.environ.get(VARIABLE)
     if named:
         return expanded(named)
@@ -74,7 +74,7 @@ def find_story() -> Path:
 
 
 def is_there() -> bool:
-    """Whether a story file is named or lies in the data folder."""
+    """Whether ``find_story`` finds a file."""
     try:
         find_story()
     except UsageError:

@@ -1,6 +1,6 @@
-"""H(k) and Φ_A(k) for a CPU: products as large as the heads.
+"""The context LSTM H(k) and the action scorer Φ_A(k) on a CPU.
 
-The backward pass is written out, so that the sums over all steps are one large product each.
+The backward pass is written by hand, so that each sum over all steps is one large product.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from grue.agents.kernels.cell import cell, cell_backward
 from grue.agents.kernels.cpu.rows import cut, flat
 
 SIZES = 8
-"""Numbers of rows for which a head has a product of its own, evenly spread up to all rows."""
+"""How many batch sizes each head has a compiled product for."""
 
 Heads = tuple[Array, ...]
-"""The weights of each head as an array of its own: to take one out of a larger one copies it."""
+"""One array per head, because indexing into a larger array would copy."""
 
 
 @jax.custom_vjp
@@ -29,7 +29,7 @@ def unroll(
     heads: Int[Array, "steps batch"],
     inputs: Float[Array, "steps batch inputs"],
 ) -> Float[Array, "steps batch context"]:
-    """The states of the context LSTM along sequences, from an empty memory."""
+    """The states of the context LSTM along sequences, from a zero state."""
     return _unroll(weights, bias, heads, inputs)[0]
 
 
@@ -47,16 +47,16 @@ def _unroll(weights: Heads, bias: Array, heads: Array, inputs: Array):
 
 
 class Reach(NamedTuple):
-    """Where each head's rows lie, from the first of them to the last.
+    """The range of each head's rows, from first to last.
 
-    Rows of others may lie between: they cost time. See ``side_by_side``.
+    Rows of other heads in between cost time; ``side_by_side`` avoids them.
     """
 
     head: Int[Array, "*sets rows"]
     firsts: Int[Array, "*sets heads"]
     spans: Int[Array, "*sets heads"]
     in_use: Int[Array, "*sets heads"]
-    """The heads that have rows first."""
+    """Head indices, those with rows first."""
 
 
 def reach(heads: Int[Array, "*sets rows"], count: int) -> Reach:
@@ -69,12 +69,12 @@ def reach(heads: Int[Array, "*sets rows"], count: int) -> Reach:
 
 
 def side_by_side(heads: Int[Array, "steps batch"]) -> Int[Array, " batch"]:
-    """An order in which sequences of one head lie together, also where they change to another."""
+    """An order that groups sequences by head, even if the head changes along a sequence."""
     return jnp.argsort(heads.sum(0), stable=True)
 
 
 def _sizes(total: int, apart: int) -> tuple[int, ...]:
-    """A few numbers of rows, so far apart or a multiple of it, the last of them all."""
+    """At most ``SIZES`` numbers of rows up to ``total``, in steps of a multiple of ``apart``."""
     apart *= -(-total // (apart * SIZES))
     return (*range(apart, total, apart), total)
 
@@ -86,10 +86,7 @@ def by_head(
     bias: Float[Array, "heads gates"] | None = None,
     transposed: bool = False,
 ) -> Array:
-    """Each row times the weights of its head, or the weights transposed.
-
-    There is a product for each head and each of some numbers of rows.
-    """
+    """Each row times the (transposed) weights of its head, one product for each head in use."""
 
     def times(left: Array, k: int) -> Array:
         inner = (((1,), (1 if transposed else 0,)), ((), ()))
@@ -165,7 +162,7 @@ def _sum_by_head(
     if count == 1:
         left, dz = flat(left), flat(dz)
         return (left.T @ dz,), dz.sum(0)[None]
-    # Sequence by sequence the rows of a head lie together.
+    # In this order the rows of a head are contiguous.
     left, dz = (flat(steps.swapaxes(0, 1)) for steps in (left, dz))
     head = heads.T.reshape(-1)
     by = reach(head, count)
@@ -186,9 +183,8 @@ def _sum_by_head(
 
     def total(k: int) -> tuple[Array, Array]:
         products = [nothing, *[product(k, size) for size in sizes]]
-        return jax.lax.switch(
-            (jnp.array((0, *sizes[:-1])) < by.spans[k]).sum(), products, by.firsts[k]
-        )
+        which = (jnp.array((0, *sizes[:-1])) < by.spans[k]).sum()
+        return jax.lax.switch(which, products, by.firsts[k])
 
     weights, biases = zip(*map(total, range(count)), strict=True)
     return weights, jnp.stack(biases)
@@ -203,7 +199,7 @@ def score(
     h: Float[Array, "*batch context"],
     activation: Callable[[Array], Array],
 ) -> Float[Array, "*batch commands"]:
-    """Each state scored by its head: a head that is not in use is not computed."""
+    """Q-values of each state, from its head. Heads that are not in use are skipped."""
 
     def scored(mine: Array, h: Array, *own: Array) -> Array:
         first, first_bias, second, second_bias = own

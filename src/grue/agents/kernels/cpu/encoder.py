@@ -1,6 +1,6 @@
-"""Φ_R for a CPU: loops as long as the texts.
+"""The encoder Φ_R on a CPU.
 
-The backward pass is written out, so that its sums are large products.
+The backward pass is written by hand, so that its sums are large products.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from grue.agents.kernels.cpu.rows import cut, flat
 from grue.agents.kernels.texts import Pool, Words
 
 TOGETHER = 32
-"""Texts that are read together."""
+"""Texts per block."""
 AT_ONCE = 8
-"""Words of a text whose gradients are summed at once."""
+"""Words of a text whose gradients are summed in one product."""
 MANY_WORDS = 512
-"""In a larger vocabulary a word's row is written to where it is, not found by a product."""
+"""Larger vocabularies use scatter-add instead of a one-hot product."""
 
 
 @jax.custom_vjp
@@ -35,19 +35,19 @@ def encode(
 def encode_from(
     table: Float[Array, "words gates"], recurrent: Float[Array, "encoder gates"], pool: Pool
 ) -> Float[Array, "texts encoder"]:
-    """The same where the table is at hand and no gradient is asked for."""
+    """The same from ``words.table()``, without a gradient."""
     blocks = _blocks(pool)
     means = _read_from(0, _no_means(recurrent, blocks), table, recurrent, blocks)
     return means[: len(pool.lengths)]
 
 
 class Blocks(NamedTuple):
-    """A pool filled up and cut into blocks of texts that are read together."""
+    """A padded pool, cut into blocks of texts that are read together."""
 
     texts: Int[Array, "blocks texts length"]
     lengths: Int[Array, "blocks texts"]
     count: Int[Array, ""]
-    """Blocks that have words."""
+    """The number of non-empty blocks."""
 
 
 def _blocks(pool: Pool) -> Blocks:
@@ -70,7 +70,7 @@ def _no_means(recurrent: Array, blocks: Blocks) -> Float[Array, "texts encoder"]
 def _read_from(
     first: int, means: Array, table: Array, recurrent: Array, blocks: Blocks
 ) -> Float[Array, "texts encoder"]:
-    """The means of the blocks from one on."""
+    """The means of all blocks from ``first`` on."""
 
     def block(b: Array, means: Array) -> Array:
         said, lengths = blocks.texts[b].T, blocks.lengths[b]
@@ -89,10 +89,10 @@ def _read_from(
 
 
 class States(NamedTuple):
-    """What a block's texts leave at each word."""
+    """A block's activations at each word."""
 
     z: Float[Array, "length texts gates"]
-    """On the way back dz takes its place."""
+    """Overwritten with dz in the backward pass."""
     h: Float[Array, "length texts encoder"]
     c: Float[Array, "length texts encoder"]
 
@@ -106,7 +106,7 @@ def _room(recurrent: Array, blocks: Blocks) -> States:
 def _read_and_keep(
     b: int | Array, room: States, table: Array, recurrent: Array, blocks: Blocks
 ) -> tuple[Float[Array, "texts encoder"], States]:
-    """The means of one block and its states."""
+    """The means of one block, and its states for the backward pass."""
     said, lengths = blocks.texts[b].T, blocks.lengths[b]
     zeros = jnp.zeros_like(room.h[0])
 
@@ -122,7 +122,7 @@ def _read_and_keep(
 
 
 def _encode_forward(words: Words, recurrent: Array, pool: Pool):
-    """The states of the first block are kept: mostly there is no other."""
+    """Keeps the states of the first block only; most pools have just one."""
     table, blocks = words.table(), _blocks(pool)
     mean, states = _read_and_keep(0, _room(recurrent, blocks), table, recurrent, blocks)
     means = jax.lax.dynamic_update_slice(_no_means(recurrent, blocks), mean, (0, 0))
@@ -131,7 +131,7 @@ def _encode_forward(words: Words, recurrent: Array, pool: Pool):
 
 
 def _encode_backward(residuals: Any, d_means: Float[Array, "texts encoder"]):
-    """Back through the first block, then through the others, which are read once more."""
+    """Backward pass through the first block, then the others, which are recomputed."""
     words, recurrent, pool, states = residuals
     table, blocks = words.table(), _blocks(pool)
     d_means = jnp.pad(d_means, ((0, blocks.lengths.size - len(d_means)), (0, 0)))
@@ -179,7 +179,7 @@ def _added(
     first: Array,
     longest: Array,
 ) -> tuple[Words, Array]:
-    """The sums and some words' gradients: by the embedding, far narrower than its table."""
+    """Adds some words' gradients, via the embedding, which is narrower than its table."""
     (d_embedding, d_inward, d_bias), d_recurrent = sums
     i = first + jnp.arange(AT_ONCE)
     word = said[jnp.minimum(i, len(said) - 1)].reshape(-1)

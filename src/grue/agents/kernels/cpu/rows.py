@@ -1,4 +1,4 @@
-"""Parts of arrays that both operations take."""
+"""Slices and reshapes for the CPU operations."""
 
 from __future__ import annotations
 

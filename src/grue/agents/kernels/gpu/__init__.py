@@ -1,8 +1,8 @@
-"""The operations as kernels for NVIDIA GPUs, in Pallas.
+"""The operations as Pallas kernels for NVIDIA GPUs.
 
-A program of the encoder reads sixteen texts from their first word to their last without leaving
-the chip. A program of the context LSTM holds one head and some units of it, and does nothing if no
-sequence is with its head. All sums are taken in a fixed order: the same seed gives the same bits.
+A program of the encoder reads 16 whole texts in one launch. A program of the context LSTM computes
+some units of one head, and exits early if no sequence uses that head. All sums have a fixed order,
+so results are deterministic.
 """
 
 from grue.agents.kernels.gpu.adam import adam, sum_of_squares

@@ -1,4 +1,4 @@
-"""Adam in place, on the heads of the context LSTM that are moved."""
+"""In-place Adam for the heads of the context LSTM."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from jax.experimental import pallas as pl
 from jaxtyping import Array, Bool, Float
 
 from grue.agents.kernels.adam import Rates, moved
-from grue.agents.kernels.gpu.tile import POINTWISE, call, floats
+from grue.agents.kernels.gpu.tile import POINTWISE, Stacked, call, floats
 
 
 def adam(
-    theta: Float[Array, "heads rows gates"],
-    m: Float[Array, "heads rows gates"],
-    v: Float[Array, "heads rows gates"],
-    gradient: Float[Array, "heads rows gates"],
-    working: Float[Array, "heads rows gates"],
+    theta: Stacked,
+    m: Stacked,
+    v: Stacked,
+    gradient: Stacked,
+    working: Stacked,
     used: Bool[Array, " heads"],
     moving: Bool[Array, " heads"],
     now: Rates,
     interpret: bool = False,
 ) -> tuple[Array, Array, Array, Array]:
-    """One step of Adam in place, each head at its own rates; the others stay.
+    """One step of Adam in place on the ``moving`` heads, each with its own rates.
 
-    The gradient is only read where there is one, in ``used`` heads.
+    The gradient is read only for ``used`` heads.
     """
     count, rows, gates = theta.shape
     tile = POINTWISE
@@ -42,27 +42,19 @@ def adam(
             for ref, value in zip(out, (*new, new[0]), strict=True):
                 ref[at] = value.astype(ref.dtype)
 
-    old = (theta, m, v, working)
-    program = call(
-        "adam",
-        kernel,
-        [jax.ShapeDtypeStruct(one.shape, one.dtype) for one in old],
-        (count, rows // tile.rows, gates // tile.columns),
-        tile,
-        interpret,
-        in_place={0: 0, 1: 1, 2: 2, 4: 3},
-    )
+    out = [floats(*one.shape, dtype=one.dtype) for one in (theta, m, v, working)]
+    grid = (count, rows // tile.rows, gates // tile.columns)
+    places = {0: 0, 1: 1, 2: 2, 4: 3}
+    program = call("adam", kernel, out, grid, tile, interpret, places)
     which = (used.astype(jnp.int32), moving.astype(jnp.int32))
     theta, m, v, working = program(theta, m, v, gradient, working, *which, now)
     return theta, m, v, working
 
 
 def sum_of_squares(
-    gradient: Float[Array, "heads rows gates"],
-    used: Bool[Array, " heads"],
-    interpret: bool = False,
+    gradient: Stacked, used: Bool[Array, " heads"], interpret: bool = False
 ) -> Float[Array, ""]:
-    """Over the heads that have a gradient."""
+    """Over the heads with a gradient."""
     count, rows, gates = gradient.shape
     tile = POINTWISE
     parts = rows // tile.rows

@@ -1,6 +1,6 @@
-"""What can be done for all steps of sequences at once: products with the weights of their heads.
+"""Products with the weights of each step's head, for all steps of sequences at once.
 
-A program holds one head, and does nothing if none of its steps is with it.
+A program computes one head, and exits early if no step uses it.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 from jaxtyping import Array, Float, Int
 
-from grue.agents.kernels.gpu.tile import GRADIENT, INWARD, OUTWARD, Tile, call, floats
+from grue.agents.kernels.gpu.tile import GRADIENT, INWARD, OUTWARD, Stacked, Tile, call, floats
 
 
 def outward(
     x: Float[Array, "steps batch inputs"],
-    weights: Float[Array, "heads rows outputs"],
+    weights: Stacked,
     bias: Float[Array, "heads outputs"],
     heads: Int[Array, "steps batch"],
     interpret: bool,
 ) -> Float[Array, "steps batch outputs"]:
-    """x · W + b, by as many rows of W as there are inputs."""
+    """x · W + b, with the first rows of W."""
 
     def begin(k, columns, shape, weights_ref, bias_ref):
         return jnp.broadcast_to(bias_ref[k, columns][None, :], shape)
@@ -42,12 +42,12 @@ def outward(
 
 def inward(
     dz: Float[Array, "steps batch outputs"],
-    weights: Float[Array, "heads rows outputs"],
+    weights: Stacked,
     heads: Int[Array, "steps batch"],
     inputs: int,
     interpret: bool,
 ) -> Float[Array, "steps batch inputs"]:
-    """dz · Wᵀ, of the first rows of W."""
+    """dz · Wᵀ, with the first rows of W."""
 
     def begin(k, columns, shape, weights_ref):
         return jnp.zeros(shape, jnp.float32)
@@ -55,7 +55,7 @@ def inward(
     def times(left, k, middle, columns, weights_ref):
         return triton.dot(left, weights_ref[k, columns, middle], trans_b=True)
 
-    chunk = 256 // weights.dtype.itemsize  # As many as there is room for on the chip.
+    chunk = 256 // weights.dtype.itemsize  # As many as fit into shared memory.
     return _product(
         *("context_inward", INWARD, chunk, interpret),
         *(dz, heads, (weights,), inputs, begin, times),
@@ -74,7 +74,7 @@ def _product(
     begin: Callable[..., Array],
     times: Callable[..., Array],
 ) -> Float[Array, "steps batch {wide}"]:
-    """Of all rows with what is given for their heads: a beginning, and some columns at a time."""
+    """For each row: ``begin`` of its head, plus ``times`` summed over chunks of columns."""
     steps, batch, deep = left.shape
     total = steps * batch
     tall, some, chunk = tile.rows, math.gcd(tile.columns, wide), math.gcd(chunk, deep)
@@ -112,10 +112,10 @@ def gradient(
     count: int,
     interpret: bool,
 ) -> Float[Array, "heads rows outputs"]:
-    """The sum of left · dz over the steps of each head, for one left below the other.
+    """The sum of leftᵀ · dz over the steps of each head, with all lefts stacked by rows.
 
-    Beside each left, by how many steps it comes before dz. What heads have that no step is with is
-    undefined.
+    Each left comes with its delay in steps relative to dz. The result is undefined for heads that
+    no step uses.
     """
     steps, outputs = dz.shape[0], dz.shape[2]
     widths = [left.shape[2] for left, _ in lefts]

@@ -1,9 +1,8 @@
-"""H(k): the context LSTM along sequences whose steps are with different heads.
+"""The context LSTM H(k) along sequences whose steps use different heads.
 
-Every step reads the weights of the heads in use, which is most of what it costs: so what does not
-wait for the step before is done for all steps at once, where weights are read once. What all steps
-leave behind is one array each, and a step writes its part of it in place: nothing is put together
-afterwards, and nothing is cleared first.
+Reading the weights of the heads dominates the cost of a step. So everything that does not depend on
+the previous step is computed for all steps at once, which reads the weights once. Each step writes
+its results in place into arrays for all steps, so nothing is concatenated or cleared.
 """
 
 from __future__ import annotations
@@ -19,40 +18,40 @@ from jax.experimental.pallas import triton
 from jaxtyping import Array, Float, Int
 
 from grue.agents.kernels.gpu import by_head, cell
-from grue.agents.kernels.gpu.tile import BACK, CELL, STEP, call, floats
+from grue.agents.kernels.gpu.tile import BACK, CELL, STEP, Stacked, call, floats
 from grue.agents.kernels.texts import BLOCK
 
 
 class Along(NamedTuple):
-    """What the steps leave behind; before the first step only room for it."""
+    """Activations of all steps; before the first step only their shapes."""
 
     h: Float[Array, "steps batch context"]
     c: Float[Array, "steps batch context"]
     half: Float[Array, "steps batch context"]
-    """h as it is multiplied."""
+    """h in the type for products."""
     gates: Float[Array, "steps batch gates"]
-    """Before a step the share of its inputs, then, if it is to be kept, all of it."""
+    """Before a step the part from its inputs; after it the full gates, if they are saved."""
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(5,))
 def unroll(
-    weights: Float[Array, "heads rows gates"],
+    weights: Stacked,
     bias: Float[Array, "heads gates"],
-    working: Float[Array, "heads rows gates"],
+    working: Stacked,
     heads: Int[Array, "steps batch"],
     inputs: Float[Array, "steps batch inputs"],
     interpret: bool = False,
 ) -> Float[Array, "steps batch context"]:
-    """The states of the context LSTM along sequences, from an empty memory.
+    """The states of the context LSTM along sequences, from a zero state.
 
-    ``working`` are the weights as they are multiplied; the gradient is that of ``weights``, and
-    undefined for a head that no step is with.
+    ``working`` are the weights in the type for products. The gradient is with respect to
+    ``weights``, and undefined for heads that no step uses.
     """
     return _unroll(bias, working, heads, inputs.astype(working.dtype), interpret, save=False).h
 
 
 def step_one(
-    working: Float[Array, "heads rows gates"],
+    working: Stacked,
     bias: Float[Array, "heads gates"],
     head: Int[Array, ""],
     inputs: Float[Array, " inputs"],
@@ -60,7 +59,7 @@ def step_one(
     c: Float[Array, " context"],
     interpret: bool = False,
 ) -> tuple[Array, Array]:
-    """One step of one sequence, h and c: all rows that the product wants are the same."""
+    """One step of one sequence: h and c. The product needs 16 rows, so all are the same."""
     _, rows, gates = working.shape
     size = gates // 4
     left = jnp.concatenate([inputs, h]).astype(working.dtype)
@@ -96,7 +95,7 @@ def _unroll(
 
 
 def _columns(units: Array, size: int) -> list[Any]:
-    """Where the four gates of some units are."""
+    """The columns of the four gates of some units."""
     return [pl.ds(g * size + units, STEP.columns) for g in range(4)]
 
 
@@ -109,7 +108,7 @@ def _with_product(
     rows: int,
     columns: Sequence[Any],
 ) -> tuple[Array, ...]:
-    """The gates and left · W of one head, some rows of W at a time."""
+    """acc + left · W for one head, some rows of W per iteration."""
 
     def add(n, acc):
         some = left(pl.ds(n * STEP.rows, STEP.rows))
@@ -132,9 +131,9 @@ def _in_place(
     given: Sequence[Array],
     changed: Sequence[Any],
 ) -> Sequence[Array]:
-    """Calls a kernel of step t with what it reads and what it changes, or makes if it is room.
+    """Calls a kernel of step t with its inputs and the arrays that it changes or creates.
 
-    t is an argument, not a constant: so all steps are one kernel.
+    t is an argument, not a constant, so that all steps share one kernel.
     """
     shapes = [floats(*one.shape, dtype=one.dtype) for one in changed]
     old = [(i, one) for i, one in enumerate(changed) if not isinstance(one, jax.ShapeDtypeStruct)]
@@ -191,13 +190,13 @@ def _unroll_forward(
 
 
 class Back(NamedTuple):
-    """What the steps leave behind on the way back; before the first only room for it."""
+    """Gradients of all steps; before the first backward step only their shapes."""
 
     dz: Float[Array, "steps batch gates"]
-    """As it is multiplied."""
+    """In the type for products."""
     dc: Float[Array, "batch context"]
     d_before: Float[Array, "steps batch context"]
-    """Of h before each step; before the first there is none."""
+    """Gradient with respect to h_{t-1}; undefined for t = 0."""
 
 
 def _unroll_backward(interpret: bool, residuals: Any, d_hs: Float[Array, "steps batch context"]):
@@ -250,7 +249,7 @@ def _through_cell(t: int, along: Along, d_hs: Array, back: Back, interpret: bool
 def _through_product(
     t: int, working: Array, heads: Array, back: Back, wide: int, interpret: bool
 ) -> Back:
-    """What step t owes to h before it: dz · Wᵀ of each row's own head."""
+    """Gradient with respect to h_{t-1}: dz · Wᵀ with the weights of each row's head."""
     count, rows, gates = working.shape
     batch = heads.shape[1]
     some, chunk = BACK.rows, BACK.columns

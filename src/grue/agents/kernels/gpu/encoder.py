@@ -1,4 +1,4 @@
-"""Φ_R: the mean of an LSTM's states over the words of each text."""
+"""The encoder Φ_R: the mean of an LSTM's states over the words of each text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def encode(
 ) -> Float[Array, "texts encoder"]:
     """The mean of the LSTM's states over the words of each text.
 
-    ``table`` holds each word's share of the gates.
+    ``table`` has each word's contribution to the gates.
     """
     return _encode(table, recurrent, pool, interpret, save=False)[0]
 
@@ -41,11 +41,7 @@ def _encode(table: Array, recurrent: Array, pool: Pool, interpret: bool, save: b
     places = texts * longest
 
     def kernel(table_ref, recurrent_ref, texts_ref, lengths_ref, offsets_ref, mean_ref, *saved):
-        here = pl.ds(pl.program_id(0) * BLOCK, BLOCK)
-        lengths = lengths_ref[here]
-        offsets = offsets_ref[here]
-        gates = [pl.ds(g * size, size) for g in range(4)]
-        weights = [recurrent_ref[:, gate] for gate in gates]
+        here, lengths, offsets, gates, weights = _block(recurrent_ref, lengths_ref, offsets_ref)
 
         def inputs(i):
             word = texts_ref[here, jnp.minimum(i, longest - 1)]
@@ -53,7 +49,7 @@ def _encode(table: Array, recurrent: Array, pool: Pool, interpret: bool, save: b
 
         def read(i, carry):
             h, c, total, x = carry
-            # The next word is fetched while this one is read.
+            # Prefetches the next word.
             following = inputs(i + 1)
             h, c = cell.forward([x[g] + triton.dot(h, weights[g]) for g in range(4)], c)
             if save:
@@ -67,7 +63,7 @@ def _encode(table: Array, recurrent: Array, pool: Pool, interpret: bool, save: b
         total = jax.lax.fori_loop(0, jnp.max(lengths), read, start)[2]
         mean_ref[here, :] = total / jnp.maximum(lengths, 1).astype(jnp.float32)[:, None]
 
-    # One place more than there are words: what lies past a text's end goes there.
+    # The extra last place takes writes past the end of a text.
     out = [floats(texts, size)] + [floats(places + 1, size)] * (2 if save else 0)
     name, tile = ("encode", ENCODER) if texts > BLOCK else ("act_encode", ACTING)
     return call(name, kernel, out, (texts // BLOCK,), tile, interpret)(
@@ -75,75 +71,70 @@ def _encode(table: Array, recurrent: Array, pool: Pool, interpret: bool, save: b
     )
 
 
+def _block(recurrent_ref, lengths_ref, offsets_ref):
+    """This program's texts, their lengths and offsets, and the four gates' columns and weights."""
+    here = pl.ds(pl.program_id(0) * BLOCK, BLOCK)
+    lengths = lengths_ref[here]
+    offsets = offsets_ref[here]
+    size = recurrent_ref.shape[0]
+    gates = [pl.ds(g * size, size) for g in range(4)]
+    weights = [recurrent_ref[:, gate] for gate in gates]
+    return here, lengths, offsets, gates, weights
+
+
 def _encode_backward(interpret: bool, residuals: Any, d_means: Float[Array, "texts encoder"]):
     table, recurrent, pool, hs, cs = residuals
     texts, longest = pool.texts.shape
-    size, words = recurrent.shape[0], table.shape[0]
-    places = texts * longest
-
-    def kernel(
-        table_ref,
-        recurrent_ref,
-        texts_ref,
-        lengths_ref,
-        offsets_ref,
-        hs_ref,
-        cs_ref,
-        d_ref,
-        dz_ref,
-        before_ref,
-        word_ref,
-    ):
-        here = pl.ds(pl.program_id(0) * BLOCK, BLOCK)
-        lengths = lengths_ref[here]
-        offsets = offsets_ref[here]
-        gates = [pl.ds(g * size, size) for g in range(4)]
-        weights = [recurrent_ref[:, gate] for gate in gates]
-        d_mean = d_ref[here, :] / jnp.maximum(lengths, 1).astype(jnp.float32)[:, None]
-        longest_here = jnp.max(lengths)
-
-        def fetch(i):
-            """Everything of a step that does not wait for the gradient."""
-            i = jnp.maximum(i, 0)
-            there = i < lengths
-            place = jnp.where(there, offsets + i, places)
-            inner = (there & (i > 0))[:, None]
-            before = jnp.where(i > 0, jnp.maximum(place - 1, 0), place)
-            word = texts_ref[here, i]
-            h_before = jnp.where(inner, hs_ref[before, :], 0.0)
-            c_before = jnp.where(inner, cs_ref[before, :], 0.0)
-            c = jnp.where(there[:, None], cs_ref[place, :], 0.0)
-            return word, place, h_before, c_before, c, tuple(table_ref[word, g] for g in gates)
-
-        def back(n, carry):
-            dh, dc, (word, place, h_before, c_before, c, x) = carry
-            i = longest_here - 1 - n
-            following = fetch(i - 1)
-            z = [x[g] + triton.dot(h_before, weights[g]) for g in range(4)]
-            dh = dh + jnp.where((i < lengths)[:, None], d_mean, 0.0)
-            dz, dc = cell.backward(z, c_before, c, dh, dc)
-            dh = sum(triton.dot(dz[g], weights[g], trans_b=True) for g in range(4))
-            for g in range(4):
-                dz_ref[place, gates[g]] = dz[g]
-            before_ref[place, :] = h_before
-            word_ref[place] = word
-            return dh, dc, following
-
-        zeros = jnp.zeros((BLOCK, size), jnp.float32)
-        start = (zeros, zeros, fetch(longest_here - 1))
-        jax.lax.fori_loop(0, longest_here, back, start)
-
-    out = [
-        floats(places + 1, 4 * size),
-        floats(places + 1, size),
-        floats(places + 1, dtype=jnp.int32),
-    ]
+    size, places = len(recurrent), texts * longest
+    shapes = ((4 * size,), (size,), ())
+    types = (jnp.float32, jnp.float32, jnp.int32)
+    out = [floats(places + 1, *shape, dtype=d) for shape, d in zip(shapes, types, strict=True)]
+    kernel = partial(_backward_kernel, places)
     dz, before, word = call("encode_backward", kernel, out, (texts // BLOCK,), ENCODER, interpret)(
         table, recurrent, pool.texts, pool.lengths, pool.offsets, hs, cs, d_means
     )
-    d_table = _sum_by_word(dz, word, pool.words, words, interpret)
+    d_table = _sum_by_word(dz, word, pool.words, len(table), interpret)
     d_recurrent = _sum_products(before, dz, pool.words, interpret)
     return d_table, d_recurrent, None
+
+
+def _backward_kernel(places, table_ref, recurrent_ref, texts_ref, lengths_ref, offsets_ref, *refs):
+    """Writes dz, h_{t-1} and the word at each place."""
+    hs_ref, cs_ref, d_ref, dz_ref, before_ref, word_ref = refs
+    here, lengths, offsets, gates, weights = _block(recurrent_ref, lengths_ref, offsets_ref)
+    d_mean = d_ref[here, :] / jnp.maximum(lengths, 1).astype(jnp.float32)[:, None]
+    longest_here = jnp.max(lengths)
+
+    def fetch(i):
+        """Everything at word i that does not depend on the gradient."""
+        i = jnp.maximum(i, 0)
+        there = i < lengths
+        place = jnp.where(there, offsets + i, places)
+        inner = (there & (i > 0))[:, None]
+        before = jnp.where(i > 0, jnp.maximum(place - 1, 0), place)
+        word = texts_ref[here, i]
+        h_before = jnp.where(inner, hs_ref[before, :], 0.0)
+        c_before = jnp.where(inner, cs_ref[before, :], 0.0)
+        c = jnp.where(there[:, None], cs_ref[place, :], 0.0)
+        return word, place, h_before, c_before, c, tuple(table_ref[word, g] for g in gates)
+
+    def back(n, carry):
+        dh, dc, (word, place, h_before, c_before, c, x) = carry
+        i = longest_here - 1 - n
+        following = fetch(i - 1)
+        z = [x[g] + triton.dot(h_before, weights[g]) for g in range(4)]
+        dh = dh + jnp.where((i < lengths)[:, None], d_mean, 0.0)
+        dz, dc = cell.backward(z, c_before, c, dh, dc)
+        dh = sum(triton.dot(dz[g], weights[g], trans_b=True) for g in range(4))
+        for g in range(4):
+            dz_ref[place, gates[g]] = dz[g]
+        before_ref[place, :] = h_before
+        word_ref[place] = word
+        return dh, dc, following
+
+    zeros = jnp.zeros_like(d_mean)
+    start = (zeros, zeros, fetch(longest_here - 1))
+    jax.lax.fori_loop(0, longest_here, back, start)
 
 
 def _sum_by_word(
@@ -153,35 +144,25 @@ def _sum_by_word(
     words: int,
     interpret: bool,
 ) -> Float[Array, "words gates"]:
-    """For each word, the sum of the rows in which it was read."""
+    """For each word, the sum of dz over the places where it was read."""
     tile, gates = ENCODER.columns, dz.shape[1]
     tiles = -(-words // tile)
 
     def kernel(dz_ref, word_ref, count_ref, out_ref):
         mine = pl.program_id(0) * tile + jnp.arange(tile)
         columns = pl.ds(pl.program_id(1) * tile, tile)
-        total = count_ref[0]
 
-        def add(n, acc):
-            at = n * ENCODER.rows + jnp.arange(ENCODER.rows)
-            here = pl.ds(n * ENCODER.rows, ENCODER.rows)
-            read = triton.load(word_ref.at[here], mask=at < total, other=-1)
-            inside = (at < total)[:, None] & (jnp.arange(tile) >= 0)
-            values = triton.load(dz_ref.at[here, columns], mask=inside, other=0.0)
+        def product(here, inside):
+            read = triton.load(word_ref.at[here], mask=inside, other=-1)
             chosen = (mine[:, None] == read[None, :]).astype(jnp.float32)
-            return acc + triton.dot(chosen, values)
+            return triton.dot(chosen, _loaded(dz_ref, here, columns, inside))
 
-        zeros = jnp.zeros((tile, tile), jnp.float32)
-        steps = (total + ENCODER.rows - 1) // ENCODER.rows
-        out_ref[pl.ds(pl.program_id(0) * tile, tile), columns] = jax.lax.fori_loop(
-            0, steps, add, zeros
-        )
+        total = _sum_over_places(count_ref, (tile, tile), product)
+        out_ref[pl.ds(pl.program_id(0) * tile, tile), columns] = total
 
     out = floats(tiles * tile, gates)
-    summed = call("sum_by_word", kernel, out, (tiles, gates // tile), ENCODER, interpret)(
-        dz, word, count[None]
-    )
-    return summed[:words]
+    program = call("sum_by_word", kernel, out, (tiles, gates // tile), ENCODER, interpret)
+    return program(dz, word, count[None])[:words]
 
 
 def _sum_products(
@@ -190,31 +171,39 @@ def _sum_products(
     count: Int[Array, ""],
     interpret: bool,
 ) -> Float[Array, "encoder gates"]:
+    """The sum of h_{t-1}ᵀ · dz."""
     size, gates = before.shape[1], dz.shape[1]
     tile = 32
 
     def kernel(before_ref, dz_ref, count_ref, out_ref):
         columns = pl.ds(pl.program_id(0) * tile, tile)
-        total = count_ref[0]
 
-        def add(n, acc):
-            here = pl.ds(n * ENCODER.rows, ENCODER.rows)
-            inside = (n * ENCODER.rows + jnp.arange(ENCODER.rows) < total)[:, None]
-            left = triton.load(
-                before_ref.at[here, :], mask=inside & (jnp.arange(size) >= 0), other=0.0
-            )
-            right = triton.load(
-                dz_ref.at[here, columns], mask=inside & (jnp.arange(tile) >= 0), other=0.0
-            )
-            return acc + triton.dot(left, right, trans_a=True)
+        def product(here, inside):
+            left = _loaded(before_ref, here, pl.ds(0, size), inside)
+            return triton.dot(left, _loaded(dz_ref, here, columns, inside), trans_a=True)
 
-        zeros = jnp.zeros((size, tile), jnp.float32)
-        steps = (total + ENCODER.rows - 1) // ENCODER.rows
-        out_ref[:, columns] = jax.lax.fori_loop(0, steps, add, zeros)
+        out_ref[:, columns] = _sum_over_places(count_ref, (size, tile), product)
 
-    return call("sum_products", kernel, floats(size, gates), (gates // tile,), ENCODER, interpret)(
-        before, dz, count[None]
+    program = call(
+        "sum_products", kernel, floats(size, gates), (gates // tile,), ENCODER, interpret
     )
+    return program(before, dz, count[None])
+
+
+def _sum_over_places(count_ref, shape, product):
+    """Sums ``product(places, which of them are used)`` over all words, a tile at a time."""
+    total, rows = count_ref[0], ENCODER.rows
+
+    def add(n, acc):
+        return acc + product(pl.ds(n * rows, rows), n * rows + jnp.arange(rows) < total)
+
+    steps = (total + rows - 1) // rows
+    return jax.lax.fori_loop(0, steps, add, jnp.zeros(shape, jnp.float32))
+
+
+def _loaded(ref, here, columns, inside):
+    mask = inside[:, None] & (jnp.arange(columns.size) >= 0)
+    return triton.load(ref.at[here, columns], mask=mask, other=0.0)
 
 
 encode.defvjp(_encode_forward, _encode_backward)

@@ -1,4 +1,4 @@
-"""Φ_A(k) for a GPU, without a kernel of its own."""
+"""The action scorer Φ_A(k) on a GPU, without a custom kernel."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ def score(
     h: Float[Array, "*batch context"],
     activation: Callable[[Array], Array],
 ) -> Float[Array, "*batch commands"]:
-    """Each state scored by its head.
+    """Q-values of each state, from its head.
 
-    One state reads the weights of its head where they lie. Many are scored by all heads in one
-    product, then the others' hidden units are set to nothing: small beside the context LSTM, and no
-    weights are copied.
+    A single state indexes the weights of its head. A batch is scored by all heads in one product
+    and the other heads are masked: this is cheap beside the context LSTM and copies no weights.
     """
     if h.ndim == 1:
         first, first_bias, second, second_bias = (layer[head] for layer in layers)

@@ -1,4 +1,4 @@
-"""How the products are cut up, and how a kernel is called."""
+"""Tile sizes, and how a kernel is called."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
+from jaxtyping import Array, Float
 
 
 class Tile(NamedTuple):
-    """How a product is cut up: what one program holds, and how it is loaded."""
+    """The part of a product that one program computes, and Triton's launch settings."""
 
     rows: int
     columns: int
@@ -21,25 +22,28 @@ class Tile(NamedTuple):
     stages: int = 4
 
 
+Stacked = Float[Array, "heads rows gates"]
+"""The weights of all heads."""
+
 # STEP to GRADIENT were chosen on an H200 with benchmarks/kernels.py.
 STEP = Tile(rows=64, columns=64, stages=3)
-"""Rows of weights at a time, units of one program."""
+"""Rows of weights per iteration, units per program."""
 BACK = Tile(rows=32, columns=128)
-"""Rows of one program, gates at a time."""
+"""Rows per program, gates per iteration."""
 OUTWARD = Tile(rows=128, columns=128, stages=2)
-"""Steps of sequences and outputs of one program."""
+"""Steps of sequences and outputs per program."""
 INWARD = Tile(rows=128, columns=64, stages=3)
-"""Steps of sequences and inputs of one program."""
+"""Steps of sequences and inputs per program."""
 GRADIENT = Tile(rows=128, columns=128)
-"""Inputs and outputs of one program."""
+"""Inputs and outputs per program."""
 CELL = Tile(rows=8, columns=64)
-"""Sequences and units of one program of the cell's gradient."""
+"""Sequences and units per program of the cell's gradient."""
 POINTWISE = Tile(rows=8, columns=256)
-"""Weights of one program of Adam."""
+"""Weights per program of Adam."""
 ENCODER = Tile(rows=64, columns=64)
-"""Of the sums over words: words at a time, gates of one program."""
+"""Sums over words: words per iteration, gates per program."""
 ACTING = ENCODER._replace(warps=8)
-"""Where a program has a multiprocessor for itself: more warps hide each other's waits."""
+"""For a single program per multiprocessor: more warps hide latency."""
 
 
 def call(
@@ -63,5 +67,5 @@ def call(
 
 
 def floats(*shape: int, dtype: Any = jnp.float32) -> Any:
-    """Room for an array that a kernel is to make."""
+    """Shape and type of a kernel's output."""
     return jax.ShapeDtypeStruct(shape, dtype)
