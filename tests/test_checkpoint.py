@@ -325,7 +325,7 @@ def laid_out(prefix: str, on_gpu: bool) -> dict[str, np.ndarray]:
     # What bfloat16 can hold: both devices have the same θ⁻ then.
     target = theta.astype(jnp.bfloat16).astype(np.float32)
     places = {"network/context": theta, "target/context": target, "optimiser/first/context": moment}
-    arrays = {f"{prefix}kept/count": np.arange(3)}
+    arrays: dict[str, np.ndarray] = {f"{prefix}kept/count": np.arange(3)}
     for place, whole in places.items():
         name = f"{prefix}learned/{place}/weights"
         if on_gpu:

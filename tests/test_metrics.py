@@ -86,7 +86,12 @@ def test_rows_that_are_damaged(name: str, value: Any, why: str) -> None:
 
 def test_spans_of_declared_columns() -> None:
     """A mean over steps, over ended episodes and over updates, and a sum."""
-    declared = {"by_step": "step", "by_episode": "episode", "by_update": "update", "many": "count"}
+    declared: dict[str, Any] = {
+        "by_step": "step",
+        "by_episode": "episode",
+        "by_update": "update",
+        "many": "count",
+    }
     own = tuple(Metric(name, "", per) for name, per in declared.items())
     AGENTS.add("of-four", AgentKind(AGENTS["tabular"].make, metrics=own))
     try:
