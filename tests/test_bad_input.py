@@ -170,7 +170,7 @@ def test_outputs_that_cannot_be_written(tmp_path: Path, capsys) -> None:
         said = complaint(["play", "saladworld-1", "--transcript", place], 1, capsys)
         assert said.startswith(f"cannot write {place}: ")
     said = complaint(["play", "saladworld-1", "--transcript", str(tmp_path / "file")], 2, capsys)
-    assert said == f"{tmp_path}/file is there already; give the transcript a new name"
+    assert said == f"{tmp_path}/file exists already; give the transcript another name"
     assert (tmp_path / "file").read_text() == ""
     assert os.listdir(tmp_path) == ["file"]
 
@@ -210,7 +210,7 @@ def test_packages_that_are_missing(name: str, arguments: list[str], tmp_path: Pa
     command = [sys.executable, "-c", code, *arguments]
     result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert result.returncode == 1
-    said = f"grue: this needs the package {name}, and it cannot be imported"
+    said = f"grue: the package {name} is needed and cannot be imported"
     assert result.stderr.splitlines()[-1].startswith(said)
     assert "Traceback" not in result.stderr
 
