@@ -103,7 +103,7 @@ def test_labels_tell_records_apart(tmp_path: Path) -> None:
         "drqn, 1,300,000 steps, unsaved (2)",
     ]
     other = made_record(1, "drqn", encoder=8, context=8, hidden=8, batch_size=8, discount=0.5)
-    assert labels(plain, other) == ["drqn", "drqn, encoder 8, context 8, 3 more settings"]
+    assert labels(plain, other) == ["drqn", "drqn, discount 0.5, batch size 8, 3 more settings"]
 
 
 def test_table() -> None:

@@ -113,10 +113,8 @@ def measure(
     found = []
     for name in names:
         own = {**short, "game": name} | ({"story": story} if name == zork.NAME else {})
-        conditions = [
-            TrainConfig.preset(preset, **one, **known_to(one, own))
-            for one in ({"agent": agent, "gate": gate} for agent, gate in product(who, how))
-        ]
+        pairs = [{"agent": agent, "gate": gate} for agent, gate in product(who, how)]
+        conditions = [TrainConfig.preset(preset, **pair, **known_to(pair, own)) for pair in pairs]
         check_used(given, conditions)
         for count in counts:
             groups = [[one] for one in conditions] if count == 1 else [conditions]
