@@ -39,7 +39,7 @@ Record = dict[str, Any]
 def measure(out: Path, at_commit: str | None, wanted: str | None, alone: str | None) -> None:
     import jax
 
-    from grue.cli.bench_train import measure as rows_of
+    from grue.cli.bench import measure as rows_of
     from grue.engine.bench import device_name
 
     on_cpu = jax.default_backend() == "cpu"

@@ -105,7 +105,7 @@ def test_files_that_are_no_story(story: Path, tmp_path: Path, capsys) -> None:
 def test_a_story_without_its_json(story: Path, capsys) -> None:
     story.with_suffix(".json").unlink()
     assert "its world is unknown" in complaint(["map", str(story)], 2, capsys)
-    assert "its .json beside it" in complaint(["verify", str(story)], 2, capsys)
+    assert "a TextWorld game with its .json" in complaint(["verify", str(story)], 2, capsys)
     story.with_suffix(".json").mkdir()
     assert "cannot read" in complaint(["map", str(story)], 2, capsys)
 
@@ -170,7 +170,7 @@ def test_outputs_that_cannot_be_written(tmp_path: Path, capsys) -> None:
         said = complaint(["play", "saladworld-1", "--transcript", place], 1, capsys)
         assert said.startswith(f"cannot write {place}: ")
     said = complaint(["play", "saladworld-1", "--transcript", str(tmp_path / "file")], 2, capsys)
-    assert said == f"{tmp_path}/file is there already; give the transcript a new name"
+    assert said == f"{tmp_path}/file exists already; give the transcript another name"
     assert (tmp_path / "file").read_text() == ""
     assert os.listdir(tmp_path) == ["file"]
 
@@ -192,7 +192,7 @@ def test_outputs_that_are_no_files(tmp_path: Path, capsys) -> None:
 
 def test_a_compiled_game_where_a_story_is_wanted(tmp_path: Path, capsys) -> None:
     said = complaint(["play", str(tmp_path / "x.grue.npz")], 2, capsys)
-    assert "is a compiled game: grue train and grue.make take it" in said
+    assert "is a compiled game, for grue train and grue.make only" in said
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_packages_that_are_missing(name: str, arguments: list[str], tmp_path: Pa
     command = [sys.executable, "-c", code, *arguments]
     result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert result.returncode == 1
-    said = f"grue: this needs the package {name}, and it cannot be imported"
+    said = f"grue: the package {name} is needed and cannot be imported"
     assert result.stderr.splitlines()[-1].startswith(said)
     assert "Traceback" not in result.stderr
 

@@ -9,15 +9,7 @@ import numpy as np
 import pytest
 from made_records import HIGH, LOW, MIDDLE, drqn, made_record, on_zork, sc
 
-from grue.experiments.conditions import Condition
-from grue.experiments.figures import (
-    ACQLH,
-    AE_DQN,
-    BASELINE,
-    CQLH,
-    NO_LOOK,
-    SC,
-)
+from grue.experiments.conditions import BASELINE, SC, Condition
 from grue.experiments.records import Record
 from grue.reports.claims import Claim, judge, read_claims
 from grue.reports.claims_page import claims_page
@@ -44,6 +36,9 @@ from grue.reports.criteria import (
 )
 from grue.reports.statistics import Estimate
 from grue.reports.verdicts import SHORT, Answer, Cell, Data, Outcome, Test, Verdict, decide
+
+AE_DQN, NO_LOOK = Condition("ae-dqn"), Condition("drqn", look=False)
+CQLH, ACQLH = Condition("drqn", "cqlh"), Condition("drqn", "acqlh")
 
 
 def outcome(test: Test, *records: Record) -> Outcome:
@@ -249,11 +244,8 @@ def test_other_games_have_their_own_scale_and_measure() -> None:
     assert "\nNot yet run: level 3, zork1: sc.\n" in claims_page(judge([], (claim,)), "x")
 
 
-SHORTER = (
-    *("steps", "epsilon_steps", "state_words", "word_vector", "value_filters"),
-    *("activation", "adam_by_head"),
-)
-"""What is otherwise at the short scale."""
+SHORTER = ("steps", "epsilon_steps", "activation", "adam_by_head")
+"""The settings of drqn and sc that are different at the short scale."""
 
 
 def test_short_runs_count_where_there_are_no_others() -> None:

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from grue.errors import GrueError, UsageError
-from grue.reports.curves import Missing, describe, draw_curves, draw_panels, learning_curves
-from grue.reports.picture import COLOURS, short_number
-from grue.reports.styles import FIXED
+from grue.experiments.conditions import describe
+from grue.reports.curves import Missing, curves_figure, draw_curves, learning_curves
+from grue.reports.picture import COLOURS, FIXED, save_picture, short_number
 from grue.training.config import TrainConfig
 
 NAN = float("nan")
@@ -186,7 +186,9 @@ def test_a_few_seeds_are_drawn_one_by_one(tmp_path: Path) -> None:
 def test_what_is_missing_is_told(tmp_path: Path) -> None:
     panels = learning_curves([made(0, [0.1, 0.2])])
     missing = Missing(("drqn",), "levels 1-2")
-    path = draw_panels(panels, tmp_path / "a.svg", "fraction", None, {20_000}, missing)
+    path = save_picture(
+        tmp_path / "a.svg", lambda: curves_figure(panels, "fraction", None, {20_000}, missing)
+    )
     said = re.findall(r"<!-- (.*?) -->", path.read_text())
     assert {"drqn (not run)", "not run: levels 1-2"} <= set(said)
 

@@ -16,8 +16,7 @@ import typer
 
 import grue
 from grue.cli.app import app
-from grue.experiments.conditions import Condition
-from grue.experiments.figures import BASELINE, LEARNED, SC
+from grue.experiments.conditions import BASELINE, SC, Condition
 from grue.experiments.records import Record, read_records
 from grue.reports.criteria import SPEED
 from grue.reports.statistics import Estimate, mean_difference
@@ -25,6 +24,8 @@ from grue.reports.statistics import Estimate, mean_difference
 ROOT = Path(__file__).parents[1]
 REMARKS = tomllib.loads((ROOT / "docs" / "claims.toml").read_text())["remarks"]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+LEARNED = ("dropout", "masking", "cqlh")
 
 
 def blocks(page: Path, language: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -11,12 +12,14 @@ from grue.experiments.conditions import Condition
 from grue.experiments.figures import (
     ALL_LEVELS,
     FIGURES,
+    FILE,
     all_conditions,
     find_figures,
     parse_conditions,
     parse_levels,
+    read_figures,
 )
-from grue.experiments.scales import SCALES, by_level, find_scale
+from grue.experiments.scales import SCALES, by_level, find_scale, read_scale
 from grue.experiments.wishes import Wish
 from grue.training.config import TrainConfig
 from grue.training.programs import check_trainable
@@ -117,14 +120,14 @@ def test_short_is_a_quarter_of_the_papers() -> None:
         Wish(find_figures("all"), SCALES[name], seeds=(0, 1, 2)).configs()
         for name in ("short", "paper")
     )
-    smaller = ("state_words", "word_vector", "value_filters", "activation", "adam_by_head")
+    network = {"activation": "relu", "adam_by_head": False}
+    smaller = {"state_words": 65, "word_vector": 50, "value_filters": 100}
     for brief, long in zip(short, paper, strict=True):
         assert (4 * brief.steps, 4 * brief.epsilon_steps) == (long.steps, long.epsilon_steps)
-        own = {name: getattr(brief, name) for name in smaller} if brief.game == "zork1" else {}
+        own = (smaller if brief.agent == "ae-dqn" else network) if brief.game == "zork1" else {}
         assert brief == replace(
             long, steps=long.steps // 4, epsilon_steps=long.epsilon_steps // 4, **own
         )
-        assert not own or tuple(own.values()) == (65, 50, 100, "relu", False)
 
 
 def test_only_zork_has_a_story() -> None:
@@ -179,7 +182,10 @@ def test_settings_on_top_of_a_scale() -> None:
     wish = Wish(find_figures("all"), scale)
     plain = Wish(find_figures("all"), SCALES["short"]).configs()
     given = {"activation": "elu", "adam_by_head": True, "steps": 120_000, "word_vector": 40}
-    assert wish.configs() == [replace(config, **given) for config in plain]
+    assert wish.configs() == [
+        replace(config, **{name: given[name] for name in given if name in config.flat()})
+        for config in plain
+    ]
     assert wish.command(wish.configs()[0]).endswith(
         " --seeds 0,1,2 --set activation=elu --set adam_by_head=True --set steps=120000 "
         "--set word_vector=40"
@@ -219,3 +225,35 @@ def test_labels() -> None:
     assert len({condition.label for condition in conditions}) == len(conditions) == 16
     for condition in conditions:
         assert parse_conditions(condition.typed) == (condition,)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ('kind = "bars"', 'kind = "bar"', "figure 1: there is no kind 'bar': did you mean bars?"),
+        ('title = "', 'titel = "', "figure 1: there is no entry 'titel': did you mean title?"),
+        ('paper = "fig:adm_images"\n', "", "figure 1: paper is missing or no text"),
+        ('"sc+oracle"]', '"sc+orakel"]', "figure 1: there is no gate 'orakel'; there are none"),
+        ('"sc+oracle"]', '"sc+no-hope"]', "figure 1: a condition is written AGENT, AGENT+GATE"),
+        ('levels = "1-7"', 'levels = "1-8"', "figure 1: levels lie from 1 to 7"),
+        ('name = "baseline-gates"', 'name = "oracle"', "figure 3: there are two figures oracle"),
+        ("[[figure]]", "[[figur", "cannot be read as TOML"),
+    ],
+)
+def test_what_is_wrong_in_the_file_of_figures_is_told_in_a_line(
+    tmp_path: Path, old: str, new: str, told: str
+) -> None:
+    path = tmp_path / "figures.toml"
+    path.write_text(FILE.read_text().replace(old, new, 1))
+    with pytest.raises(UsageError) as caught:
+        read_figures(path)
+    assert str(caught.value).startswith(str(path))
+    assert told in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_wrong_in_a_scale_is_told_in_a_line() -> None:
+    with pytest.raises(UsageError, match=r"scale tiny: there is no setting 'stepz': did you mean"):
+        read_scale("tiny", {"seeds": [0], "settings": {"stepz": 4}})
+    with pytest.raises(UsageError, match="scale tiny: 'seeds' is missing"):
+        read_scale("tiny", {})

@@ -267,9 +267,9 @@ def test_where_a_story_lies_is_not_in_a_record() -> None:
         (lambda v: v["columns"].update(tea=[[1, 2]]), "tea is not a column"),
         (lambda v: v["columns"].update(wins=[["x", 1]]), "could not convert"),
         (lambda v: v["config"].update(speed=3), "no setting 'speed'"),
-        (lambda v: v["about"].append({}), "about is not one for each seed"),
-        (lambda v: v.update(solved=[1, 2]), "solved is not one for each seed"),
-        (lambda v: v.update(first_solve=[]), "first_solve is not one for each seed"),
+        (lambda v: v["about"].append({}), "about has 2 entries for 1 seeds"),
+        (lambda v: v.update(solved=[1, 2]), "solved has 2 entries"),
+        (lambda v: v.update(first_solve=[]), "first_solve has 0 entries"),
     ],
 )
 def test_broken_records_are_refused_in_a_line(tmp_path: Path, change: Any, why: str) -> None:
@@ -301,9 +301,9 @@ def test_files_that_are_no_records(tmp_path: Path) -> None:
         read_records([tmp_path])
     path.write_text("{}")
     assert records_in(tmp_path) == []
-    with pytest.raises(UsageError, match="holds no run with a row of metrics and no record"):
+    with pytest.raises(UsageError, match="holds no record and no run with a row of metrics"):
         read_records([tmp_path])
-    with pytest.raises(UsageError, match="is no record of grue's"):
+    with pytest.raises(UsageError, match="is not a record; grue reproduce"):
         read_records([path])
     with pytest.raises(UsageError, match=r"there is no .*nowhere"):
         read_records([tmp_path / "nowhere"])

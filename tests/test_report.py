@@ -16,9 +16,8 @@ from grue.errors import GrueError, UsageError
 from grue.experiments.records import Record, read_records, write_record
 from grue.reports.bars import Bar, draw_bars, mean_bars
 from grue.reports.drawings import Drawing, comparisons, drawings
-from grue.reports.picture import COLOURS
+from grue.reports.picture import COLOURS, FIXED, HUES, Style, styles_of
 from grue.reports.report import paper_figures
-from grue.reports.styles import FIXED, HUES, Style, styles_of
 from grue.reports.summary import Named, cells, named, table
 
 ROOT = Path(__file__).parents[1]
@@ -44,8 +43,8 @@ def test_bars_are_means_and_deviations() -> None:
     assert (first.label, first.game, first.seeds) == ("sc", "saladworld-1", (0, 1, 2))
     assert first.value == pytest.approx(0.5)
     # The squares are 0.09 + 0.01 + 0.16, divided by n.
-    assert first.below == first.above == pytest.approx(np.sqrt(0.26 / 3))
-    assert second == Bar("sc + masking", "saladworld-2", 0.5, 0.0, 0.0, (0,))
+    assert first.spread == pytest.approx(np.sqrt(0.26 / 3))
+    assert second == Bar("sc + masking", "saladworld-2", 0.5, 0.0, (0,))
     tasks = mean_bars(records, games, labels, lambda record: record.final * 2)
     assert tasks[0].value == pytest.approx(1.0)
     assert mean_bars(records, games, ["tabular"]) == ()
@@ -72,7 +71,7 @@ def test_bars_are_drawn(tmp_path: Path) -> None:
     for colour in {*(c for pair in HUES.values() for c in pair), *COLOURS[:-1]}:
         near = np.abs(image - matplotlib.colors.to_rgb(colour)).max(2) < 0.02
         assert (near.sum() > drawn.get(colour, 0)) == (colour in drawn)
-    with pytest.raises(GrueError, match=r"cannot draw .*none\.png: nothing that it shows"):
+    with pytest.raises(GrueError, match=r"cannot draw .*none\.png: there is no result"):
         draw_bars(records, (5,), labels, tmp_path / "none.png")
     assert not (tmp_path / "none.png").exists()
 
@@ -104,7 +103,7 @@ def test_labels_tell_records_apart(tmp_path: Path) -> None:
         "drqn, 1,300,000 steps, unsaved (2)",
     ]
     other = made_record(1, "drqn", encoder=8, context=8, hidden=8, batch_size=8, discount=0.5)
-    assert labels(plain, other) == ["drqn", "drqn, encoder 8, context 8, 3 more settings"]
+    assert labels(plain, other) == ["drqn", "drqn, discount 0.5, batch size 8, 3 more settings"]
 
 
 def test_table() -> None:

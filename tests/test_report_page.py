@@ -155,7 +155,7 @@ def test_command(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     ("arguments", "code", "complaint"),
     [
         (["nowhere"], 2, "there is no nowhere: give run folders"),
-        (["empty"], 2, "empty holds no run"),
+        (["empty"], 2, "empty holds no record and no run"),
         (["broken"], 1, "broken/record.json cannot be read as JSON"),
         (["data", "-o", "data"], 2, "data is a folder: give the name of a file to write"),
         (["data", "--claims", "file/claims.md"], 1, "cannot write file/claims.md: "),

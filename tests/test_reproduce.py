@@ -99,7 +99,7 @@ def test_the_same_command_again_does_nothing(out: Path, capsys) -> None:
     figures = {path: data for path, (_, data) in snapshot(out / "figures").items()}
     assert reproduce(out, "oracle", *ONLY_TABULAR) == 0
     assert reproduce(out, "sc-masking", *ONLY_DRQN) == 0
-    assert "2 runs, 2 are there, 0 to go" in capsys.readouterr().err
+    assert "2 runs: 2 are done, 0 to go" in capsys.readouterr().err
     assert snapshot(out / "runs") | snapshot(out / "records") == before
     again = {path: data for path, (_, data) in snapshot(out / "figures").items()}
     assert figures.items() <= again.items()
@@ -114,7 +114,7 @@ def test_all_draws_what_there_is(
     assert reproduce(out, "all", "--draw-only") == 0
     shown = capsys.readouterr()
     assert (
-        "left out, for they need a story file (--story PATH): zork, zork-ablation, zork-cqlh"
+        "left out, because they need a story file (--story PATH): zork, zork-ablation, zork-cqlh"
     ) in shown.err
     assert "level 1: sc, sc + masking; levels 2-7: drqn, sc, sc + masking" in shown.out
     assert shown.out.count("nothing to draw yet") == 3
@@ -149,7 +149,7 @@ def test_records_count_as_done_without_their_runs(out: Path, tmp_path: Path, cap
     assert {"commit", "device", "jax", "game_hash"} <= record.about[1].keys()
     data = ("--data", str(out / "records"))
     assert reproduce(tmp_path / "new", "oracle", *ONLY_TABULAR, *data) == 0
-    assert "2 runs, 2 are there, 0 to go" in capsys.readouterr().err
+    assert "2 runs: 2 are done, 0 to go" in capsys.readouterr().err
     assert not (tmp_path / "new" / "runs").exists()
     assert numbers(tmp_path / "new", "oracle") == numbers(out, "oracle")
     moved = tmp_path / "moved"

@@ -16,7 +16,8 @@ from made_records import made_record
 
 from grue.cli import entry
 from grue.errors import UsageError
-from grue.experiments.figures import BASELINE, FIGURES
+from grue.experiments.conditions import BASELINE
+from grue.experiments.figures import FIGURES
 from grue.experiments.records import Record, read_records, write_record
 from grue.experiments.runner import Places, run_missing
 from grue.experiments.scales import SCALES
@@ -192,7 +193,9 @@ def test_records_of_another_release_are_not_gone_on_with(
     half = replace(record, config=replace(config, story=None)).only([0])
     half = replace(half, steps=np.arange(1, 5) * 400)
     path = write_record(half, Places(tmp_path).records)
-    with pytest.raises(UsageError, match=r"drqn-none\.json is of another zork1; give another"):
+    with pytest.raises(
+        UsageError, match=r"drqn-none\.json is of another release of zork1; give another"
+    ):
         run_missing(wish, Places(tmp_path), Silent(), jobs=1)
     assert [p for p in tmp_path.rglob("*") if p.is_file()] == [path]
 
@@ -270,7 +273,7 @@ def test_the_same_story_elsewhere_runs_nothing_again(
     moved = tmp_path / "moved.z3"
     shutil.copy(str(config.story), moved)
     assert reproduce(out, "--story", str(moved)) == 0
-    assert "2 runs, 2 are there, 0 to go" in capsys.readouterr().err
+    assert "2 runs: 2 are done, 0 to go" in capsys.readouterr().err
     # A run that was stopped could go on from there too, but not with another story.
     other = replace(config, story=moved)
     check_same(out / "runs" / RUNS[0], other, about["game_hash"])

@@ -1,1 +1,1 @@
-"""The command line: one file a command group; nothing else knows the terminal."""
+"""The command line: one module for each group of commands."""

@@ -1,4 +1,4 @@
-"""The command line. Each command imports what it needs when it runs, so help comes at once."""
+"""The commands. Each imports what it needs when it runs, so that help is fast."""
 
 from __future__ import annotations
 

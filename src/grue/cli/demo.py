@@ -1,7 +1,7 @@
-"""Shows that all is well: ``python -m grue.cli.demo [--out FOLDER]``.
+"""A short tour that checks the installation: ``python -m grue.cli.demo [--out FOLDER]``.
 
-Plays the walkthrough of every level on the real game and draws every map; then trains an agent on
-the first level, shows how it plays, and draws how it learned. Fails if a level is not won.
+Plays the walkthrough of every level on the real game and draws every map. Then trains an agent on
+the first level, shows its play, and draws its learning curve. Fails if a level is not won.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from grue.cli.entry import replace_unreadable
-from grue.cli.interrupts import whole_process
+from grue.cli.entry import replace_unreadable, whole_process
 from grue.cli.play import follow_walkthrough
 from grue.cli.transcript import print_lines, tell_briefly
 from grue.engine.hosted_textworld import HostedEnv
@@ -114,7 +113,7 @@ def learn(folder: Path, config: TrainConfig, console: Console) -> RunResult:
 
 
 def show(played: Evaluation, run: Path | None, console: Console) -> None:
-    """The greedy play of a run, which has to win."""
+    """Shows the greedy play of a run. Fails if it does not win."""
     if not played.won[0]:
         raise GrueError(
             f"the trained agent does not win: its score is {played.score[0]} of "
@@ -125,7 +124,7 @@ def show(played: Evaluation, run: Path | None, console: Console) -> None:
 
 
 def make_room(out: Path, config: TrainConfig) -> None:
-    """Removes the run of an earlier demo, and no other run."""
+    """Removes the run of an earlier demo; refuses to remove any other."""
     folder = out / RUNS / run_name(config)
     if not folder.exists():
         return

@@ -1,26 +1,35 @@
-"""Where the command line begins and ends: what goes wrong is told in one line.
+"""The entry point of the command line: runs a command and reports an error in one line.
 
-The commands are in app.py, which is imported here only when it is wanted: an import takes long
-enough to be interrupted.
+app.py has the commands. It is imported late, so that Ctrl-C during the import is handled, too.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from io import TextIOWrapper
-from typing import IO, Any
+from typing import Any
 
-from grue.cli.interrupts import whole_process
 from grue.errors import INTERRUPTED, GrueError, is_out_of_memory, out_of_memory
+from grue.training import stop
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command and returns its exit code; without arguments, that of this process."""
+    """Runs a command, by default that of this process, and returns its exit code."""
     if arguments is None:
         return whole_process(lambda: _outcome(sys.argv[1:]))
     return _outcome(arguments)
+
+
+def whole_process(run: Callable[[], int]) -> int:
+    """Runs the CLI; ignores Ctrl-C during shutdown, which may crash JAX."""
+    stop.process_is_ours = True
+    code = run()
+    if code == INTERRUPTED:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return code
 
 
 def _outcome(given: Sequence[str]) -> int:
@@ -49,7 +58,7 @@ def _run(given: Sequence[str]) -> int:
 
     from grue.cli.app import app
 
-    # Typer has no name for what its wrong uses have in common.
+    # The base class of Typer's usage errors, which has no public name.
     wrong_use: Any = typer.BadParameter.__mro__[2]
     try:
         code = app(given or ["--help"], prog_name="grue", standalone_mode=False)
@@ -65,7 +74,7 @@ def _run(given: Sequence[str]) -> int:
 
 
 def _value(error: Any, given: Sequence[str]) -> str:
-    """What was given for an option that is out of its range: the message does not tell."""
+    """The value of an option that is out of range, which the message leaves out."""
     if "Input should be" not in error.format_message():
         return ""
     for option in getattr(getattr(error, "param", None), "opts", ()):
@@ -80,25 +89,21 @@ def _value(error: Any, given: Sequence[str]) -> str:
 def missing_package(error: ImportError) -> str:
     name = (error.name or "").partition(".")[0]
     if not name or name == "grue":
-        return f"a part of grue cannot be imported ({error}); install it again"
-    return f"this needs the package {name}, and it cannot be imported ({error}); install it"
+        return f"a part of grue cannot be imported ({error}); install grue again"
+    return f"the package {name} is needed and cannot be imported ({error}); install it"
 
 
 def _prepare_streams() -> None:
-    """Streams that are closed swallow what they get; what one cannot show becomes a ?."""
+    """Replaces closed streams by the null device; characters that cannot be shown become a ?."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, _nowhere(mode))
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
     replace_unreadable(sys.stdout)
     replace_unreadable(sys.stderr)
 
 
-def _nowhere(mode: str) -> IO[str]:
-    return open(os.devnull, mode)
-
-
 def replace_unreadable(stream: object) -> None:
-    """Bytes that are no text, or text that the terminal cannot show, become question marks."""
+    """Shows bytes that are not text, and text that the terminal lacks, as question marks."""
     if isinstance(stream, TextIOWrapper):
         stream.reconfigure(errors="replace")
 
@@ -109,10 +114,6 @@ def _complain(message: str, code: int) -> int:
 
 
 def _give_up_stdout(code: int) -> int:
-    """Lets Python's last flush at exit succeed after a full disk or a closed pipe."""
+    """Discards further output, so that Python's flush at exit does not fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return code
-
-
-if __name__ == "__main__":
-    sys.exit(main())

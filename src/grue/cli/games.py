@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from grue.cli.options import GameName, StoryPath, print_table
+from grue.cli.options import AsJson, GameName, StoryPath, print_table
 from grue.errors import GrueError
 from grue.games.game import Game
 from grue.games.playable import Playable
@@ -17,7 +17,7 @@ from grue.games.zmachine import zork
 
 
 def games(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List the games: those that come with grue, and the one that needs a story file."""
     rows = [_describe(load_textworld(name)) for name in game_names()]
@@ -118,7 +118,7 @@ def verify(
 
     from grue.engine.verify import verify as compare
 
-    load_textworld(game)  # A wrong name is told before any process starts.
+    load_textworld(game)  # Refuses a wrong name before any process starts.
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(game, total=steps)
         report = compare(game, steps, seed, jobs, lambda n: progress.advance(task, n))

@@ -1,4 +1,4 @@
-"""What several commands share: options, and how a table is printed."""
+"""Options that several commands share, and printed tables."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ SettingTexts = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="Any setting; may be given again."),
 ]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 CheckpointSeconds = Annotated[float, typer.Option(min=0, help="Time between two checkpoints.")]
 
 
@@ -42,5 +43,5 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
         table.add_column(column.replace("_", " "), justify="right" if numeric else "left")
     for row in rows:
         table.add_row(*map(str, row))
-    # A pipe has no width to fit.
+    # A pipe has no width to fit into.
     Console(width=None if sys.stdout.isatty() else 1000).print(table)

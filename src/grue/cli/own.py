@@ -1,4 +1,4 @@
-"""Agents and gates of one's own at the command line: it imports what ``GRUE_IMPORT`` names."""
+"""Imports the modules in ``GRUE_IMPORT``, so that commands know your own agents and gates."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ VARIABLE = "GRUE_IMPORT"
 
 
 def import_own() -> None:
-    """Imports modules and ``.py`` files, named with commas between them, each once."""
+    """Imports modules and ``.py`` files from a list with commas, each once."""
     for name in filter(None, map(str.strip, os.environ.get(VARIABLE, "").split(","))):
         try:
             _import(name)
-        # Whatever the user's own code may raise; a script may also leave.
+        # The user's code may raise anything; a script may also call sys.exit.
         except (Exception, SystemExit) as error:
             raise UsageError(
                 f"{VARIABLE} names {name}, which cannot be imported ({_reason(error)}); give "
@@ -32,7 +32,7 @@ def _import(name: str) -> None:
     is_file = name.endswith(".py")
     path = expanded(name).resolve()
     folder = str(path.parent if is_file else Path.cwd())
-    # As for a script: what lies beside it can be imported, also later.
+    # As for a script: it can import the modules beside it, also later.
     if folder not in sys.path:
         sys.path.insert(0, folder)
     if is_file:
@@ -61,7 +61,7 @@ def _import_file(path: Path) -> None:
 
 
 def _reason(error: BaseException) -> str:
-    """What went wrong, and at which line of the user's own code."""
+    """The error, and the line of the user's code that raised it."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if frame.name == "<module>"]
     place = f" at {own[0].filename}:{own[0].lineno}" if own else ""

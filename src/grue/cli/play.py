@@ -1,4 +1,4 @@
-"""Games played in the terminal: by a person, or from a walkthrough."""
+"""Plays games in the terminal: with a person, or from a walkthrough."""
 
 from __future__ import annotations
 
@@ -28,13 +28,12 @@ HISTORY_LINES = 1000
 
 
 def play(game: Playable, hints: bool, seed: int, transcript: Path | None) -> None:
-    """Plays until the game ends, or the player leaves it, or the input ends."""
+    """Plays until the game ends, the player leaves, or the input ends."""
     from grue.engine.hosted_story import host
 
     if hints and not game.knows.admissible:
         raise UsageError(
-            f"nobody knows which commands would change something in {game.name}: play it without "
-            "--hints"
+            f"the admissible commands of {game.name} are not known: play it without --hints"
         )
     replace_unreadable(sys.stdin)
     replace_unreadable(sys.stdout)
@@ -50,7 +49,7 @@ class Turn(NamedTuple):
 
 
 def follow_walkthrough(env: EmulatorEnv[Any]) -> Iterator[Turn]:
-    """Plays the walkthrough of the environment's game, until the game is over."""
+    """Plays the walkthrough of the environment's game until the game is over."""
     state, _ = env.reset(env.game.walkthrough_seed)
     for command in env.game.walkthrough:
         state, step = env.step(state, command)
@@ -75,7 +74,7 @@ def run_walkthrough(game: Playable) -> None:
 
 
 class Player:
-    """One sitting: the states so far, so that steps can be taken back."""
+    """A session of play. It keeps all states, so that steps can be undone."""
 
     def __init__(
         self, env: EmulatorEnv[Any], hints: bool, seed: int, transcript: TextIO | None
@@ -151,7 +150,7 @@ class Player:
             self.say(f"[you can: {admissible}]", style="dim")
 
     def say(self, text: str, style: str | None = None) -> None:
-        # A pipe gets whole lines; a terminal gets lines broken between words.
+        # A terminal wraps lines between words; a pipe gets whole lines.
         self.console.print(
             text, style=style, markup=False, highlight=False, soft_wrap=not sys.stdout.isatty()
         )
@@ -161,7 +160,7 @@ class Player:
 
     def _note(self, text: str) -> None:
         if self.transcript:
-            # Turn by turn, so that nothing is lost if the player is cut off.
+            # After every turn, so that nothing is lost if the process is killed.
             self.transcript.write(f"{text}\n\n")
             self.transcript.flush()
 
@@ -194,7 +193,7 @@ def _open_transcript(path: Path | None) -> Iterator[TextIO | None]:
     try:
         file = path.open("x", encoding="utf-8")
     except FileExistsError:
-        raise UsageError(f"{path} is there already; give the transcript a new name") from None
+        raise UsageError(f"{path} exists already; give the transcript another name") from None
     except OSError as error:
         raise GrueError(f"cannot write {path}: {error.strerror}") from None
     try:
@@ -210,7 +209,7 @@ def _open_transcript(path: Path | None) -> Iterator[TextIO | None]:
 
 @contextmanager
 def _input_history() -> Iterator[None]:
-    """Lines typed at a terminal can be called back, also those of earlier games."""
+    """Lets the arrow keys recall typed lines, also those of earlier sessions."""
     try:
         import readline
     except ImportError:

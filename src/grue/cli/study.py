@@ -1,4 +1,4 @@
-"""The commands for the paper's study: reproduce trains and draws, report only reads."""
+"""The commands for the paper's study: reproduce trains and draws, report reads and draws."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def reproduce(
     ] = None,
     checkpoint_seconds: CheckpointSeconds = 60.0,
 ) -> None:
-    """Run what a figure of the paper needs, go on where it stopped, and draw it."""
+    """Train the missing runs of a figure of the paper, and draw it."""
     from grue.experiments import wishes
     from grue.experiments.runner import Places
     from grue.experiments.scales import find_scale
@@ -77,7 +77,7 @@ def reproduce(
 def train_and_draw(
     wish: Wish, places: Places, draw_only: bool, jobs: int | None, checkpoint_seconds: float
 ) -> list[Drawn]:
-    """Runs what is missing and draws all figures."""
+    """Trains the missing runs and draws all figures."""
     from grue.experiments.runner import run_missing
     from grue.reports.paper_figures import draw_figure
     from grue.training.progress import Display
@@ -85,14 +85,14 @@ def train_and_draw(
     with Display() as display:
         if wish.left_out and wish.levels is None:
             names = ", ".join(figure.name for figure in wish.left_out)
-            display.say(f"left out, for they need a story file (--story PATH): {names}")
+            display.say(f"left out, because they need a story file (--story PATH): {names}")
         if draw_only or not wish.configs():
             records = places.read()
         else:
             records = run_missing(wish, places, display, jobs, checkpoint_seconds)
     folder = places.out / "figures"
     drawn = [draw_figure(figure, wish, records, folder) for figure in wish.figures]
-    # Nothing was run for these; records of them may be there all the same.
+    # Nothing was run for these, but there may be records of them.
     more = [draw_figure(figure, wish, records, folder) for figure in wish.left_out]
     return drawn + [one for one in more if one.path is not None]
 
@@ -117,7 +117,7 @@ def report(
         Path | None, typer.Option(help="Write every figure and its numbers to this folder.")
     ] = None,
 ) -> None:
-    """Make one page of figures, results, claims and settings from what was trained."""
+    """Make one page of figures, results, claims and settings from runs and records."""
     from grue.reports.report import write_report
 
     if output is None and claims is None and figures is None:

@@ -1,4 +1,4 @@
-"""The commands that train agents and play with them: agents, train, eval."""
+"""The commands that train agents and evaluate them: agents, train, eval."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import typer
 
 from grue.cli.entry import replace_unreadable
 from grue.cli.options import (
+    AsJson,
     CheckpointSeconds,
     CommandsPath,
     GameName,
@@ -134,7 +135,7 @@ def eval_(
     transcript: Annotated[
         bool, typer.Option("--transcript", help="Show the greedy episode of each run.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    as_json: AsJson = False,
     greedy: Annotated[
         bool, typer.Option("--greedy/--both", help="Only the greedy play, or that at the ε too.")
     ] = False,
@@ -159,27 +160,18 @@ def eval_(
     print_table(evaluate.COLUMNS, [row for run in played for row in run.rows()])
 
 
-# What grue train makes of its options
+# The options of grue train
 
 
 def conditions(
-    game: str,
-    preset: str,
-    values: Sequence[str],
-    options: Mapping[str, Any],
+    game: str, preset: str, values: Sequence[str], options: Mapping[str, Any]
 ) -> list[TrainConfig]:
-    """The configs of a command line: every agent with every gate and every explorer.
+    """The configs of a command line: every combination of agent, gate and explorer.
 
-    ``values`` are the texts of ``--set``; ``options`` holds the options that name a setting, None
-    where one is not given. ``agent``, ``gate`` and ``seeds`` are texts.
+    ``values`` are the texts of ``--set``. ``options`` are the options that name a setting, None
+    where one is not given. ``agent``, ``gate``, ``explore`` and ``seeds`` are texts with commas.
     """
-    from grue.training.config import (
-        TrainConfig,
-        check_used,
-        known_to,
-        parse_seeds,
-        parse_settings,
-    )
+    from grue.training.config import TrainConfig, check_used, known_to, parse_seeds, parse_settings
 
     settings = parse_settings(values)
     for name, value in {"game": game, **options}.items():
@@ -188,12 +180,10 @@ def conditions(
         if name in settings:
             raise UsageError(f"{name} is given twice, once by --set; give it once")
         settings[name] = parse_seeds(value) if name == "seeds" else value
-    agents = _listed(settings, "agent")
-    gates = _listed(settings, "gate")
-    explorers = _listed(settings, "explore")
-    chosen = [
-        {"agent": agent, "gate": gate, "explore": explore}
-        for agent, gate, explore in product(agents, gates, explorers)
+    parts = ("agent", "gate", "explore")
+    listed = [_listed(settings, part) for part in parts]
+    chosen: list[dict[str, str]] = [
+        dict(zip(parts, names, strict=True)) for names in product(*listed)
     ]
     configs = [TrainConfig.preset(preset, **one, **known_to(one, settings)) for one in chosen]
     check_used(settings, configs)
@@ -201,7 +191,7 @@ def conditions(
 
 
 def _listed(settings: dict[str, Any], name: str) -> list[str]:
-    """The agents or gates of a list with commas."""
+    """The agents, gates or explorers of a list with commas."""
     from grue.training.config import TrainConfig
 
     text = settings.pop(name, getattr(TrainConfig, name))
@@ -212,7 +202,7 @@ def _listed(settings: dict[str, Any], name: str) -> list[str]:
 
 
 def one_of(single: str | None, several: str | None, name: str) -> str | None:
-    """An option that exists in the singular and in the plural."""
+    """The value of an option that has a singular and a plural form."""
     if single is not None and several is not None:
         raise UsageError(f"give --{name} or --{name}s, not both")
     if single is not None and "," in single:
@@ -227,7 +217,7 @@ def _trained(
     together: bool | None,
     checkpoint_seconds: float,
 ) -> list[list[str]]:
-    """Trains with a display on stderr; the rows of the table at the end."""
+    """Trains with a display on stderr, and returns the rows of the final table."""
     from grue.training.progress import Display
     from grue.training.train import Interrupted, train_all
 

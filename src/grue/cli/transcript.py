@@ -1,4 +1,4 @@
-"""A played episode in words: what was said, what was answered, and what the agent thought."""
+"""A played episode as text: commands, answers, and the agent's values."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 Line = tuple[str, str | None]
-"""A text and the style of it."""
+"""A text and its style."""
 THOUGHT, GAIN = "dim", "green"
 
 
 def tell(evaluation: Evaluation, episode: int = 0) -> Iterator[Line]:
-    """The lines of an episode. ξ̂ is shown where it was trained."""
+    """The lines of an episode, with ξ̂ where the agent estimates it."""
     yield evaluation.opening, None
     for step in evaluation.record(episode):
         yield "", None
@@ -48,7 +48,7 @@ def tell_briefly(evaluation: Evaluation, episode: int = 0) -> Iterator[Line]:
 
 def print_lines(lines: Iterable[Line], console: Console) -> None:
     for text, style in lines:
-        # A pipe gets whole lines; a terminal gets lines broken between words.
+        # A terminal wraps lines between words; a pipe gets whole lines.
         console.print(
             text, style=style, markup=False, highlight=False, soft_wrap=not console.is_terminal
         )
@@ -69,7 +69,7 @@ def _opinion(thought: Thought, judges: bool) -> str:
 
 
 def _gain(step: PlayedStep, max_score: int | None) -> str:
-    """The reward and the subtasks of a step; nothing for most."""
+    """The reward and the subtasks of a step; empty for most steps."""
     if not step.reward and not step.subtasks:
         return ""
     return " ".join([f"  {step.reward:+d}, score {_of(step.score, max_score)}.", *step.subtasks])

@@ -1,1 +1,1 @@
-"""The paper's conditions and figures: what to train for them, and what was measured."""
+"""The paper's conditions and figures: the runs they need, and records of what was measured."""

@@ -1,11 +1,17 @@
-"""A condition of an experiment: an agent, its gate, and what of the paper's is switched off."""
+"""A condition of an experiment: an agent, its gate and explorer, and switched-off components."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from grue.training.config import TrainConfig
+from grue.agents.catalogue import AGENTS, GATES
+from grue.errors import UsageError
+from grue.training.config import TrainConfig, all_settings
+
+NO_SWITCHES = ("game", "agent", "gate", "seeds", "steps", "metrics_every")
+"""Settings that do not make another condition, or that every label has."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +28,22 @@ class Condition:
         return cls(
             config.agent, config.gate, config.priority, config.look_every > 0, config.explore
         )
+
+    @classmethod
+    def parse(cls, text: str) -> Condition:
+        """The condition that is ``typed`` like this; it has no explorer."""
+        agent, *parts = text.replace(" ", "").split("+")
+        off = [part.removeprefix("no-") for part in parts if part.startswith("no-")]
+        gates = [part for part in parts if not part.startswith("no-")]
+        if len(gates) > 1 or not set(off) <= {"priority", "look"}:
+            raise UsageError(
+                f"a condition is written AGENT, AGENT+GATE or with +no-priority or +no-look, "
+                f"not {text!r}"
+            )
+        gate = gates[0] if gates else "none"
+        AGENTS.find(agent)
+        GATES.find(gate)
+        return cls(agent, gate, "priority" not in off, "look" not in off)
 
     @property
     def label(self) -> str:
@@ -40,7 +62,7 @@ class Condition:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What it sets of a config."""
+        """The settings of a config that it decides."""
         look = {} if self.look else {"look_every": 0}
         parts = {"agent": self.agent, "gate": self.gate, "explore": self.explore}
         return {**parts, "priority": self.priority, **look}
@@ -50,3 +72,38 @@ class Condition:
 
     def _off(self) -> list[str]:
         return [name for name in ("priority", "look") if not getattr(self, name)]
+
+
+BASELINE, SC, SC_MASKING = Condition("drqn"), Condition("sc"), Condition("sc", "masking")
+
+
+def describe(config: TrainConfig, switches: Sequence[str] = ()) -> str:
+    """A label with the given settings where they are not the default: "sc + masking, huber"."""
+    words = [Condition.of(config).label]
+    own, usual = config.flat(), usual_settings(config)
+    for name in switches:
+        value = own.get(name)
+        in_label = name == "priority" or (name == "look_every" and value == 0)
+        if name not in own or in_label or value == usual[name]:
+            continue
+        spoken = name.replace("_", " ")
+        if isinstance(value, bool):
+            words.append(spoken if value else f"no {spoken}")
+        else:
+            words.append(f"{spoken} {value:,}" if isinstance(value, int) else f"{spoken} {value}")
+    return ", ".join(words)
+
+
+def switches_of(configs: Sequence[TrainConfig]) -> tuple[str, ...]:
+    """The settings in which runs of one game differ."""
+    found: dict[tuple[str, str], set] = {}
+    for config in configs:
+        for name, value in config.flat().items():
+            found.setdefault((config.game, name), set()).add(value)
+    differing = {name for (_, name), values in found.items() if len(values) > 1}
+    return tuple(name for name in all_settings() if name in differing - set(NO_SWITCHES))
+
+
+def usual_settings(config: TrainConfig) -> dict[str, Any]:
+    """Every setting of a config's agent and gate, with the default for its game."""
+    return TrainConfig(game=config.game, agent=config.agent, gate=config.gate).flat()

@@ -1,7 +1,7 @@
-"""Runs side by side in processes, one for each core: on a CPU that is faster than threads.
+"""Trains runs in parallel subprocesses, one per core: on a CPU that is faster than threads.
 
-A process takes the runs of one program at a time, the longest first, so that each program is
-compiled once and the cores end together.
+A process takes the runs of one program at a time, the longest first. So each program is compiled
+once, and the processes finish at about the same time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ WAIT = 0.5
 
 
 class Said(NamedTuple):
-    """What a process tells: a line, a run's end, what went wrong, or that it is over."""
+    """A message of a subprocess. Kinds: line, run (one has ended), over, stopped, failed."""
 
     kind: str
     text: str = ""
@@ -41,7 +41,7 @@ def free_cores() -> list[int]:
 
 
 def share_out(configs: Sequence[TrainConfig], one_program: bool) -> list[list[TrainConfig]]:
-    """The runs of each program together, those of the program that takes longest first."""
+    """Groups the runs by program, the group that takes longest first."""
     groups: dict[tuple, list[TrainConfig]] = {}
     for config in configs:
         heads = None if one_program else config.heads_in_use
@@ -56,7 +56,7 @@ def share_out(configs: Sequence[TrainConfig], one_program: bool) -> list[list[Tr
 
 
 def _heads(config: TrainConfig) -> int:
-    """Heads cost time; agents that cannot choose their number have none."""
+    """Heads cost time. An agent without the setting counts as none."""
     return config.heads_in_use if hasattr(config.settings, "heads") else 0
 
 
@@ -68,11 +68,11 @@ def train_side_by_side(
     checkpoint_seconds: float,
     one_program: bool,
 ) -> None:
-    """Trains configs in so many processes. A signal stops them all, after a checkpoint of each."""
+    """Trains in ``jobs`` subprocesses. A signal stops them all, after a checkpoint of each."""
     context = get_context("spawn")
     shares = share_out(configs, one_program)
     for config in configs:
-        game_of(config).close()  # Each process has emulators of its own.
+        game_of(config).close()  # Each subprocess opens its own emulators.
     said, taken = context.Queue(), context.Value("i", 0)
     cores, options = free_cores(), (checkpoint_seconds, one_program)
     processes = [
@@ -89,14 +89,14 @@ def train_side_by_side(
             _start(processes)
             _listen(processes, said, runs, progress)
         except KeyboardInterrupt:
-            progress.say("stopping: the runs under way write a checkpoint")
+            progress.say("stopping: the current runs write a checkpoint")
             raise
         finally:
             _end(processes)
 
 
 def _start(processes: Sequence[SpawnProcess]) -> None:
-    """Ctrl-C at a terminal reaches every process: those that start now do not heed it."""
+    """Starts subprocesses that ignore Ctrl-C, which a terminal sends to every process."""
     before = signal.getsignal(signal.SIGINT)
     in_main = threading.current_thread() is threading.main_thread()
     try:
@@ -110,7 +110,7 @@ def _start(processes: Sequence[SpawnProcess]) -> None:
 
 
 def _listen(processes: Sequence[SpawnProcess], said: Any, runs: int, progress: Progress) -> None:
-    """Passes on what the processes tell, until all are over."""
+    """Forwards the messages of the subprocesses until all of them are over."""
     done, over = 0, 0
     while over < len(processes):
         try:
@@ -119,8 +119,8 @@ def _listen(processes: Sequence[SpawnProcess], said: Any, runs: int, progress: P
             dead = [p for p in processes if p.exitcode not in (None, 0)]
             if dead:
                 raise GrueError(
-                    f"a process that trained ended with code {dead[0].exitcode}, perhaps for lack "
-                    "of memory; the same command goes on, with --jobs 1 one run at a time"
+                    f"a training process ended with code {dead[0].exitcode}, perhaps out of "
+                    "memory; the same command goes on, with --jobs 1 one run at a time"
                 ) from None
             continue
         over += told.kind == "over"
@@ -136,7 +136,7 @@ def _listen(processes: Sequence[SpawnProcess], said: Any, runs: int, progress: P
 
 
 class _FailedError(GrueError):
-    """An error of a process, with its own exit code."""
+    """An error of a subprocess, with its exit code."""
 
     def __init__(self, text: str, code: int) -> None:
         super().__init__(text)
@@ -144,7 +144,7 @@ class _FailedError(GrueError):
 
 
 def _end(processes: Sequence[SpawnProcess]) -> None:
-    """Asks the processes that still train to stop, and waits for their checkpoints."""
+    """Asks the subprocesses to stop, and waits for their checkpoints."""
     for process in processes:
         if process.is_alive():
             process.terminate()
@@ -154,7 +154,7 @@ def _end(processes: Sequence[SpawnProcess]) -> None:
 
 
 class _Terminated:
-    """Turns SIGTERM into what Ctrl-C does, so that the processes are told too."""
+    """Handles SIGTERM like Ctrl-C, so that the subprocesses are stopped too."""
 
     def __enter__(self) -> None:
         self.active = threading.current_thread() is threading.main_thread()
@@ -166,7 +166,7 @@ class _Terminated:
             signal.signal(signal.SIGTERM, self.before)
 
 
-# In the processes
+# In the subprocesses
 
 
 def _work(
@@ -177,11 +177,11 @@ def _work(
     core: int,
     options: tuple[float, bool],
 ) -> None:
-    """Takes one share after the other, as long as there are any."""
-    os.setpgrp()  # Ctrl-C is for the process that listens; it asks this one to stop.
+    """Trains one share after the other until none is left."""
+    os.setpgrp()  # Ctrl-C goes to the parent only, which asks this process to stop.
     stop_with_parent()  # After a checkpoint.
     if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {core})  # Before JAX starts: it makes no threads then.
+        os.sched_setaffinity(0, {core})  # Before JAX starts, so that it uses one thread.
     try:
         while True:
             with taken.get_lock():
@@ -197,7 +197,7 @@ def _work(
 
 
 class _Teller:
-    """Tells the process that listens when a run is over."""
+    """Sends progress to the parent process."""
 
     def __init__(self, said: Any) -> None:
         self.said = said

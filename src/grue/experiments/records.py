@@ -1,8 +1,7 @@
-"""Records: what the runs of one condition measured, thinned to a small file.
+"""Records: the metrics of one condition's runs, thinned to a small JSON file.
 
-A record is JSON. Rows are the run's rows of metrics put together, at most ``MOST_ROWS`` of them:
-5,000 steps each at the paper's scale. Numbers have four digits, so that a record is the same
-whether it is made from run folders or read from its file.
+A record has at most ``MOST_ROWS`` rows: at the paper's scale each covers 5,000 steps. Numbers are
+rounded to four digits when a record is made, so that its file holds exactly the same numbers.
 """
 
 from __future__ import annotations
@@ -43,21 +42,21 @@ class Measured:
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """One condition on one game: what its runs measured, thinned."""
+    """The thinned metrics of one condition on one game."""
 
     config: TrainConfig
-    """With the seeds that are present, and without the place of a story file."""
+    """With the seeds of this record, and without the path of a story file."""
     about: tuple[Mapping[str, Any], ...]
     """For each seed: commit, versions, device, command."""
     steps: np.ndarray
-    """Where the rows end."""
+    """The last step of each row."""
     columns: Mapping[str, np.ndarray]
-    """By name, seeds × rows; ``heads`` is seeds × rows × heads. nan where there is nothing, as
-    after the last row of a seed that has not come as far as others."""
+    """By name, seeds × rows; ``heads`` is seeds × rows × heads. nan where there is no value, as
+    after the last row of a seed that was trained less far than others."""
     first_solve: Steps | None = None
-    """For each seed the step of the first row with a win; None where nobody looked."""
+    """For each seed the step of the first row with a win. None where it was not recorded."""
     solved: Steps | None = None
-    """For each seed the first step at which the level was solved; None where nobody looked."""
+    """For each seed the first step at which the level was solved. None: not recorded."""
     source: Path | None = None
     """The file or folder it was read from."""
 
@@ -83,12 +82,12 @@ class Record:
 
     @property
     def story(self) -> str | None:
-        """The hash of a hosted game: two releases of a story have the same name."""
+        """The hash of a story file: two releases of a story have the same name."""
         return self.about[0].get("game_hash") if "release" in self.about[0] else None
 
     @cached_property
     def reached(self) -> tuple[int, ...]:
-        """How many steps each seed has been trained, as far as the rows tell."""
+        """How many steps each seed has been trained, according to the rows."""
         known = np.zeros((len(self.seeds), len(self.steps)), bool)
         for column in self.columns.values():
             there = np.isfinite(column)
@@ -129,7 +128,7 @@ class Record:
         )
 
     def runs(self) -> list[Measured]:
-        """Each seed by itself."""
+        """A run for each seed."""
         return [
             Measured(
                 self.config.of_seed(seed),
@@ -145,7 +144,7 @@ class Record:
 
 
 def record_of(runs: Sequence[Curves]) -> Record:
-    """The record of one condition's runs, which differ in nothing but their seed."""
+    """The record of one condition's runs, which differ only in their seed."""
     ordered = sorted(runs, key=lambda run: run.seed)
     seeds = tuple(run.seed for run in ordered)
     config = replace(ordered[0].config, seeds=seeds, story=None)
@@ -153,23 +152,23 @@ def record_of(runs: Sequence[Curves]) -> Record:
         check_same(config, run.config, "a record is of one condition, and these runs differ")
     thinned = [thin(run.config, run.metrics) for run in ordered]
     longest = max((steps for steps, _ in thinned), key=len)
-    columns = {
-        name: stacked([columns[name] for _, columns in thinned], len(longest))
-        for name in thinned[0][1]
-    }
     return Record(
         config=config,
         about=tuple(getattr(run, "about", {}) for run in ordered),
         steps=longest,
-        columns=columns,
+        columns=_stacked([columns for _, columns in thinned], len(longest)),
         first_solve=tuple(first_win(run.metrics) for run in ordered),
         solved=tuple(first_solved(run.metrics) for run in ordered),
         source=getattr(ordered[0], "folder", None),
     )
 
 
+def _stacked(columns: Sequence[Mapping[str, np.ndarray]], rows: int) -> dict[str, np.ndarray]:
+    return {name: stacked([of_seed[name] for of_seed in columns], rows) for name in columns[0]}
+
+
 def check_same(one: TrainConfig, other: TrainConfig, otherwise: str) -> None:
-    """Refuses two configs that differ in more than their seeds, or where a story file lies."""
+    """Refuses two configs that differ in more than the seeds and the path of the story file."""
     ours, theirs = one.flat(), other.flat()
     for name in {**ours, **theirs}:
         first, second = ours.get(name), theirs.get(name)
@@ -181,9 +180,9 @@ def check_same(one: TrainConfig, other: TrainConfig, otherwise: str) -> None:
 
 
 def merged(records: Iterable[Record]) -> list[Record]:
-    """One record for each condition, with every seed once: the run that came furthest.
+    """One record for each condition, with every seed once: the run that was trained longest.
 
-    Records of one condition whose rows or whose stories are not the same stay apart.
+    Records of one condition with other rows or another story are kept apart.
     """
     best: dict[tuple[TrainConfig, str | None, int], Record] = {}
     for record in records:
@@ -210,10 +209,10 @@ def _joined(records: Sequence[Record]) -> Record:
         config=replace(first.config, seeds=tuple(record.seeds[0] for record in ordered)),
         about=tuple(record.about[0] for record in ordered),
         steps=longest,
-        columns={
-            name: stacked([record.columns[name][0] for record in ordered], len(longest))
-            for name in first.columns
-        },
+        columns=_stacked(
+            [{name: c[0] for name, c in record.columns.items()} for record in ordered],
+            len(longest),
+        ),
         first_solve=_of_all([record.first_solve for record in ordered]),
         solved=_of_all([record.solved for record in ordered]),
         source=first.source,
@@ -240,7 +239,7 @@ def record_path(config: TrainConfig, folder: Path) -> Path:
 
 
 def write_record(record: Record, folder: Path) -> Path:
-    """Writes a record to its place in a folder, whole or not at all."""
+    """Writes a record to its path in a folder, atomically."""
     path = record_path(record.config, folder)
     path.parent.mkdir(parents=True, exist_ok=True)
     text = laid_out(_to_json(record), 3) + "\n"
@@ -264,7 +263,7 @@ def _to_json(record: Record) -> dict[str, Any]:
 
 
 def _seed_rows(column: np.ndarray, is_count: bool) -> list:
-    """A list for each seed, or one if it is all seeds'."""
+    """A list for each seed, or a single one if all seeds have the same."""
     same = all(np.array_equal(column[0], row, equal_nan=True) for row in column[1:])
     return [_plain(row, is_count) for row in (column[:1] if same else column)]
 
@@ -277,7 +276,7 @@ def _plain(values: np.ndarray, is_count: bool) -> list:
 
 
 def laid_out(value: Any, levels: int) -> str:
-    """JSON with a line for each entry of the first levels; what is deeper stays on a line."""
+    """JSON with a line for each entry of the first levels; deeper entries stay on one line."""
     if levels and isinstance(value, dict) and value:
         parts = [f"{json.dumps(k)}: {laid_out(value[k], levels - 1)}" for k in sorted(value)]
         return "{\n" + ",\n".join(parts) + "}"
@@ -287,16 +286,17 @@ def laid_out(value: Any, levels: int) -> str:
 
 
 def read_records(paths: Iterable[Path | str]) -> list[Record]:
-    """The records in some places, one for each condition: run folders, record files, or folders
-    that hold any of them at any depth."""
+    """The records of run folders, record files, or folders that hold any of them at any depth.
+
+    There is one for each condition."""
     found: list[Record] = []
     for path in map(Path, paths):
         if not path.exists():
-            raise UsageError(f"there is no {path}: give run folders, record files or their folders")
+            raise UsageError(f"{path} does not exist: give run folders, records or their folders")
         inside = records_in(path)
         if not inside:
             raise UsageError(
-                f"{path} holds no run with a row of metrics and no record: "
+                f"{path} holds no record and no run with a row of metrics: "
                 "grue train and grue reproduce make them"
             )
         found += inside
@@ -304,11 +304,11 @@ def read_records(paths: Iterable[Path | str]) -> list[Record]:
 
 
 def records_in(path: Path) -> list[Record]:
-    """The records in a place, which may hold none."""
+    """The records in a file or folder; a folder may hold none."""
     if path.is_file():
         values = _load(path)
         if not _is_record(values):
-            raise UsageError(f"{path} is no record of grue's; grue reproduce writes them")
+            raise UsageError(f"{path} is not a record; grue reproduce writes records")
         return [_from_json(values, path)]
     if (path / CONFIG).is_file():
         return merged([record_of([read_run(path)])])
@@ -328,8 +328,7 @@ def _load(path: Path) -> Any:
         return json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
         raise BrokenFileError(
-            f"{path} cannot be read as JSON ({error}); give folders that hold runs and records "
-            "alone, or restore it if it was one"
+            f"{path} cannot be read as JSON ({error}); restore it, or move it out of the folder"
         ) from None
 
 
@@ -343,11 +342,10 @@ def _from_json(values: Mapping[str, Any], path: Path) -> Record:
             raise ValueError(f"it has format {values['format']}, this grue reads {FORMAT}")
         config = TrainConfig.from_json(values["config"])
         shape = len(config.seeds), len(values["steps"])
-        steps = np.array(values["steps"], np.int64)
         record = Record(
             config=config,
             about=tuple(_facts(about) for about in values["about"]),
-            steps=steps,
+            steps=np.array(values["steps"], np.int64),
             columns={n: _read(n, c, shape, config) for n, c in values["columns"].items()},
             first_solve=_read_steps(values["first_solve"]),
             solved=_read_steps(values["solved"]),
@@ -357,13 +355,16 @@ def _from_json(values: Mapping[str, Any], path: Path) -> Record:
     except NotRegisteredError as error:
         raise NotRegisteredError(f"{path}: {error}") from None
     except UNREADABLE as error:
-        raise _damaged(path, error) from None
+        raise BrokenFileError(
+            f"{path} is damaged or of another version ({error}); restore it, or delete it and "
+            "train again"
+        ) from None
     return record
 
 
 def _facts(about: Any) -> dict[str, Any]:
     if not isinstance(about.get("game_hash", ""), str):
-        raise ValueError("game_hash is no text")
+        raise ValueError("game_hash is not a text")
     return dict(about)
 
 
@@ -390,14 +391,7 @@ def _check(record: Record) -> None:
         raise ValueError("its steps do not grow")
     if "fraction_average" not in record.columns:
         raise ValueError("fraction_average is missing")
-    for name, values in (("about", record.about), ("solved", record.solved)):
+    for name in ("about", "solved", "first_solve"):
+        values = getattr(record, name)
         if values is not None and len(values) != len(record.seeds):
-            raise ValueError(f"{name} is not one for each seed")
-    if record.first_solve is not None and len(record.first_solve) != len(record.seeds):
-        raise ValueError("first_solve is not one for each seed")
-
-
-def _damaged(path: Path, why: object) -> BrokenFileError:
-    return BrokenFileError(
-        f"{path} is damaged or of another grue ({why}); restore it, or delete it and train again"
-    )
+            raise ValueError(f"{name} has {len(values)} entries for {len(record.seeds)} seeds")

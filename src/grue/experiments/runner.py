@@ -1,4 +1,4 @@
-"""Runs what a figure needs: what is missing, from where it stopped, and nothing twice.
+"""Trains the runs that a figure needs and that are missing; interrupted runs continue.
 
 OUT/runs/NAME          a run folder for each run, shared by all figures
 OUT/records/GAME/...   the record of every condition, of its finished runs
@@ -36,11 +36,11 @@ GO_ON = "the same command goes on"
 
 @dataclass(frozen=True)
 class Places:
-    """Where runs and records are."""
+    """The folders of runs and records."""
 
     out: Path
     data: tuple[Path, ...] = ()
-    """More of them, which are only read."""
+    """Further folders or files, which are only read."""
 
     @property
     def runs(self) -> Path:
@@ -51,7 +51,7 @@ class Places:
         return self.out / "records"
 
     def read(self) -> list[Record]:
-        """All that was measured; what is given as data must be there."""
+        """All records. A path of ``data`` must exist."""
         found = read_records(self.data)
         return merged([*found, *records_in(self.records), *records_in(self.runs)])
 
@@ -63,10 +63,10 @@ def run_missing(
     jobs: int | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
 ) -> list[Record]:
-    """Trains what is not there yet, and returns all records.
+    """Trains the missing runs and returns all records.
 
-    ``jobs`` are processes, by default one for each core of a CPU and one on an accelerator, where
-    the runs of a level that can share a program are trained side by side in it.
+    ``jobs`` is the number of processes: by default one per core of a CPU, and one on an
+    accelerator, where runs of a level that share a program are trained in one batch.
     """
     configs = wish.configs()
     records = places.read()
@@ -74,7 +74,7 @@ def run_missing(
     count = sum(len(config.seeds) for config in configs)
     to_do = sum(len(config.seeds) for config in wanted)
     keep_records(wish, configs, places)
-    progress.say(f"{count} runs, {count - to_do} are there, {to_do} to go")
+    progress.say(f"{count} runs: {count - to_do} are done, {to_do} to go")
     if not wanted:
         return records
     _check_story(records, wanted)
@@ -105,7 +105,7 @@ def run_missing(
 
 
 def _check_story(records: Sequence[Record], wanted: Sequence[TrainConfig]) -> None:
-    """Refuses to train what would be shown beside runs of another release of the story."""
+    """Refuses to mix runs of two releases of a story in one figure."""
     games = {config.game: config for config in wanted}
     for record in records:
         config = games.get(record.game)
@@ -113,12 +113,13 @@ def _check_story(records: Sequence[Record], wanted: Sequence[TrainConfig]) -> No
             continue
         if record.story != game_of(resolved(config)).digest:
             raise UsageError(
-                f"{record.source} is of another {record.game}; give another --out, and other --data"
+                f"{record.source} has runs of another release of {record.game}; "
+                "give another --out, and other --data"
             )
 
 
 def keep_records(wish: Wish, configs: Iterable[TrainConfig], places: Places) -> list[Path]:
-    """Writes the records of finished runs; the paths of those that have changed."""
+    """Writes the records of finished runs and returns the paths of those that have changed."""
     written = []
     for config in configs:
         runs = [_record_of_run(wish, config.of_seed(seed), places) for seed in config.seeds]
@@ -128,9 +129,13 @@ def keep_records(wish: Wish, configs: Iterable[TrainConfig], places: Places) -> 
         path = record_path(config, places.records)
         old = records_in(path) if path.exists() else []
         for record in old:
-            check_same(record.config, config, f"{path} is of another scale; give another --out")
+            check_same(
+                record.config, config, f"{path} was made at another scale; give another --out"
+            )
             if record.story != new.story:
-                raise UsageError(f"{path} is of another {config.game}; give another --out")
+                raise UsageError(
+                    f"{path} is of another release of {config.game}; give another --out"
+                )
         if missing(old, [new.config]):
             both = merged([*old, new])
             seeds = sorted({seed for record in both for seed in record.seeds})
@@ -141,7 +146,7 @@ def keep_records(wish: Wish, configs: Iterable[TrainConfig], places: Places) -> 
 
 
 def _record_of_run(wish: Wish, config: TrainConfig, places: Places) -> Record | None:
-    """The record of one run, if it has begun."""
+    """The record of one run, or None if it has not begun."""
     folder = places.runs / run_name(config)
     if not (folder / METRICS).exists():
         return None

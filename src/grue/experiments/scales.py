@@ -1,4 +1,4 @@
-"""At which size a figure is reproduced: the paper's, or one that runs in minutes on a laptop."""
+"""The scales at which figures are reproduced, from docs/figures.toml."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from typing import Any
 from grue.agents.catalogue import AGENTS
 from grue.errors import UsageError
 from grue.experiments.conditions import Condition
+from grue.experiments.data_files import check_known, read_toml
+from grue.experiments.figures import FILE
 from grue.games.zmachine import zork
-from grue.training.config import TrainConfig, known_to, parse_settings
+from grue.training.config import TrainConfig, all_settings, known_to, parse_settings
 
 LEVEL = "saladworld-"
 CHOSEN = {
     **dict.fromkeys(("agent", "gate", "priority", "look_every"), "--conditions"),
     **{"game": "--levels", "seeds": "--seeds", "story": "--story"},
 }
-"""Settings that are chosen in another way than by ``--set``."""
+"""Settings that have an option of their own instead of ``--set``."""
 
 
 @dataclass(frozen=True)
@@ -28,11 +30,11 @@ class Scale:
     tabular: Mapping[str, Any] = field(default_factory=dict)
     """Further settings of the tabular agents."""
     games: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Further settings of games that are no level of SaladWorld."""
+    """Further settings of games other than SaladWorld."""
     given: Mapping[str, Any] = field(default_factory=dict)
-    """What was asked for on top, for all games and agents."""
+    """Settings from ``--set``, for all games and agents."""
     one_program: bool = False
-    """Whether compiling takes longer than training, so that drqn had better use sc's program."""
+    """Whether drqn uses sc's program, because compiling another takes longer than training."""
 
     def config(
         self,
@@ -41,7 +43,7 @@ class Scale:
         seeds: Sequence[int],
         story: str | None = None,
     ) -> TrainConfig:
-        """``level`` is one of SaladWorld or another game, ``story`` the file of Zork's."""
+        """``level`` is one of SaladWorld or another game, ``story`` Zork's story file."""
         game = game_name(level)
         own = self.games.get(game, {}) if AGENTS.find(condition.agent).updates else self.tabular
         values = {**self.settings, **own, **self.given}
@@ -54,64 +56,24 @@ class Scale:
         )
 
 
-SCALES = {
-    "paper": Scale("paper", seeds=(0, 1, 2, 3, 4)),
-    # The paper's sizes for a quarter of its steps: where there is not the time for all.
-    "short": Scale(
-        "short",
-        seeds=(0, 1, 2),
-        settings={"steps": 325_000, "epsilon_steps": 250_000},
-        # ae-dqn is smaller than its authors': at full size it would take three times as long. The
-        # others are as in results/zork, from before heads were known to die with relu.
-        games={
-            zork.NAME: {
-                "activation": "relu",
-                "adam_by_head": False,
-                "steps": 500_000,
-                "state_words": 65,
-                "word_vector": 50,
-                "value_filters": 100,
-            }
-        },
-    ),
-    # Real training, too short to learn: nearly all its time goes to compiling.
-    "smoke": Scale(
-        "smoke",
-        seeds=(0, 1),
-        settings={
-            "steps": 1_600,
-            "embedding": 8,
-            "encoder": 8,
-            "context": 16,
-            "hidden": 16,
-            "batch_size": 4,
-            "sequence_length": 8,
-            "minimum_history": 2,
-            "epsilon_steps": 1_200,
-            "replay_steps": 2_000,
-            "target_every": 200,
-            "learning_starts": 200,
-            "table_rows": 4_096,
-            "metrics_every": 200,
-            "average_over": 800,
-        },
-        # They learn as they play: the program with updates would be compiled for nothing.
-        tabular={"learning_starts": 1_600},
-        games={
-            zork.NAME: {
-                "word_vector": 8,
-                "value_filters": 4,
-                "elimination_filters": 4,
-                "elimination_rows": 16,
-            }
-        },
-        one_program=True,
-    ),
-}
+def read_scale(name: str, table: Mapping[str, Any]) -> Scale:
+    try:
+        if "seeds" not in table:
+            raise UsageError("'seeds' is missing; give seeds = [0, 1]")
+        scale = Scale(name, **{**table, "seeds": tuple(table["seeds"])})
+        for settings in (scale.settings, scale.tabular, *scale.games.values()):
+            for setting in settings:
+                check_known(setting, all_settings(), "setting")
+    except (AttributeError, TypeError, ValueError) as error:
+        raise UsageError(f"{FILE}, scale {name}: {error}") from None
+    return scale
+
+
+SCALES = {name: read_scale(name, table) for name, table in read_toml(FILE).get("scale", {}).items()}
 
 
 def find_scale(name: str, values: Sequence[str] = ()) -> Scale:
-    """A scale, changed by the texts of ``--set``."""
+    """A scale with the settings of ``--set``."""
     if name not in SCALES:
         raise UsageError(f"there is no scale {name!r}; there are {', '.join(SCALES)}")
     given = parse_settings(values)

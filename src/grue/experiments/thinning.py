@@ -1,4 +1,4 @@
-"""Thinning: a run's rows of metrics put together to fewer, with four digits to a number."""
+"""Thinning: aggregates a run's rows of metrics to fewer rows, with four digits to a number."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SOLVED = 0.95
 
 
 def row_steps(config: TrainConfig) -> int:
-    """Steps of a row of a record."""
+    """The steps that a row of a record covers."""
     rows = config.steps // config.metrics_every
     return config.metrics_every * max(1, math.ceil(rows / MOST_ROWS))
 
@@ -26,7 +26,7 @@ def row_steps(config: TrainConfig) -> int:
 def thin(
     config: TrainConfig, full: Mapping[str, np.ndarray]
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """The ends of the rows, and the columns. A row that is not full yet is left out."""
+    """The last step of each row, and the columns. An incomplete last row is left out."""
     every = row_steps(config)
     reached = int(full["step"][-1]) if len(full["step"]) else 0
     ends = list(range(every, reached + 1, every))
@@ -60,13 +60,13 @@ def _mean(values: np.ndarray, weights: np.ndarray) -> float:
 
 
 def rounded(values: np.ndarray) -> np.ndarray:
-    """To ``DIGITS`` significant digits, as the nearest number with so many."""
+    """To ``DIGITS`` significant digits."""
     flat = [float(f"{value:.{DIGITS}g}") for value in values.reshape(-1)]
     return np.array(flat, float).reshape(values.shape)
 
 
 def stacked(arrays: Sequence[np.ndarray], rows: int) -> np.ndarray:
-    """Arrays of some rows each as one, with nan below the shorter ones."""
+    """Stacks arrays, and pads the shorter ones with rows of nan."""
     shape = max((array.shape[1:] for array in arrays), default=())
     whole = np.full((len(arrays), rows, *shape), np.nan)
     for i, array in enumerate(arrays):

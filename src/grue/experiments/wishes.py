@@ -1,4 +1,4 @@
-"""What is asked of the paper's figures: which runs they need, and which of those are there."""
+"""A request for figures: which runs they need, and which of those are missing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LISTED = ("figure", "shows", "kind", "levels", "conditions", "in_the_paper")
 
 @dataclass(frozen=True)
 class Wish:
-    """What is asked of some figures: all of them, or some levels, conditions or seeds."""
+    """A request for some figures, perhaps only on some levels, conditions or seeds."""
 
     figures: tuple[Figure, ...]
     scale: Scale
@@ -34,16 +34,16 @@ class Wish:
     conditions: tuple[Condition, ...] | None = None
     seeds: tuple[int, ...] | None = None
     story: str | None = None
-    """The file of Zork I, where it is not found by itself."""
+    """The story file of Zork I; None to look for it in the usual places."""
     left_out: tuple[Figure, ...] = ()
-    """Figures that nothing is run for, since there is no story file."""
+    """Figures that are not run because there is no story file."""
 
     @property
     def all_seeds(self) -> tuple[int, ...]:
         return self.scale.seeds if self.seeds is None else self.seeds
 
     def configs(self) -> list[TrainConfig]:
-        """The runs to make, level by level; what several figures share is there once."""
+        """The requested runs, level by level. Runs that several figures share are listed once."""
         pairs = dict.fromkeys(
             (level, condition)
             for figure in self.figures
@@ -56,7 +56,7 @@ class Wish:
         return [self._config(condition, level) for level, condition in ordered]
 
     def command(self, config: TrainConfig) -> str:
-        """What makes the runs of a config again."""
+        """The command that repeats the runs of a config."""
         condition, level = Condition.of(config), level_of(config.game)
         shows = [f.name for f in self.figures if level in f.levels and condition in f.conditions]
         figure, levels = ("all", f" --levels {level}") if isinstance(level, int) else (shows[0], "")
@@ -68,7 +68,7 @@ class Wish:
         )
 
     def configs_of(self, figure: Figure) -> list[TrainConfig]:
-        """All that a figure shows, asked for or not."""
+        """All runs that a figure shows, requested or not."""
         return [
             self._config(condition, level)
             for level in figure.levels
@@ -89,7 +89,7 @@ def make_wish(
     draw_only: bool = False,
     values: Sequence[str] = (),
 ) -> Wish:
-    """What a command line asks for; ``values`` are the texts of ``--set``."""
+    """The request of a command line. ``values`` are the texts of ``--set``."""
     wish = Wish(
         find_figures(name),
         find_scale(scale, values),
@@ -104,7 +104,7 @@ def make_wish(
 
 
 def _with_story(wish: Wish, name: str, draw_only: bool) -> Wish:
-    """Checks the story file where one is needed; all figures together do without."""
+    """Checks that a needed story file is there. ``all`` leaves out the figures that need one."""
     needing = tuple(figure for figure in wish.figures if figure.needs_story)
     if wish.story is not None and not needing:
         raise UsageError(f"--story is for the figures of Zork I; {name} needs none")
@@ -118,11 +118,11 @@ def _with_story(wish: Wish, name: str, draw_only: bool) -> Wish:
     return wish
 
 
-# What there is, and what is missing
+# Finished and missing runs
 
 
 def finished(records: Sequence[Record], config: TrainConfig) -> Record | None:
-    """The finished runs of a condition, those of its seeds that are there."""
+    """The record with the most finished seeds of a config, with those seeds only."""
     best: Record | None = None
     for record in records:
         if not _is_of(record, config):
@@ -134,7 +134,7 @@ def finished(records: Sequence[Record], config: TrainConfig) -> Record | None:
 
 
 def _is_of(record: Record, config: TrainConfig) -> bool:
-    """Whether they differ at most in their seeds, and in where a story lies."""
+    """Whether they are equal apart from the seeds and the path of the story file."""
     stored, wanted = record.config.flat(), config.flat()
     if stored["story"] is not None or stored.keys() != wanted.keys():
         return False
@@ -142,7 +142,7 @@ def _is_of(record: Record, config: TrainConfig) -> bool:
 
 
 def missing(records: Sequence[Record], configs: Iterable[TrainConfig]) -> list[TrainConfig]:
-    """The conditions that have runs to make, each with the seeds of those."""
+    """The configs with missing runs, each with the seeds that are missing."""
     found = []
     for config in configs:
         record = finished(records, config)
@@ -152,11 +152,11 @@ def missing(records: Sequence[Record], configs: Iterable[TrainConfig]) -> list[T
     return found
 
 
-# Words
+# Text
 
 
 def tell_missing(configs: Sequence[TrainConfig], seeds: Sequence[int]) -> str:
-    """What is missing of some seeds, level by level: "level 2: sc (seeds 3-4), sc + masking"."""
+    """The missing runs, level by level: "level 2: sc (seeds 3-4), sc + masking"."""
     levels: dict[str, list[int | str]] = {}
     for game in dict.fromkeys(config.game for config in configs):
         text = ", ".join(

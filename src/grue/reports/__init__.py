@@ -1,1 +1,1 @@
-"""What grue shows: pictures and tables."""
+"""Figures, statistics, claims and pages, made from records."""

@@ -1,8 +1,6 @@
-"""Grouped bars in the paper's terms: a group for each level, a bar for each condition.
+"""Grouped bars: a group for each level, a bar for each condition.
 
-``mean_bars`` computes what is drawn, the mean ± standard deviation over the seeds, and
-``draw_bars`` draws it and returns it. Bars with other values and intervals go to
-``draw_bar_groups``.
+``mean_bars`` computes the mean ± standard deviation over the seeds. ``draw_bars`` draws it.
 """
 
 from __future__ import annotations
@@ -10,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -22,14 +20,15 @@ from grue.reports.picture import (
     LABEL,
     NOT_RUN,
     SMALL,
-    count_seeds,
+    Style,
     draw_legend,
     dress,
     legend_columns,
+    legend_texts,
     new_figure,
     save_picture,
+    styles_of,
 )
-from grue.reports.styles import Style, styles_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -62,15 +61,14 @@ def final(record: Measured) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar, and how far its whiskers reach below and above its end."""
+    """A mean and standard deviation over the seeds."""
 
     label: str
     game: str
     value: float
-    below: float
-    above: float
+    spread: float
     seeds: tuple[int, ...]
-    """Those that have a value."""
+    """Those with a value."""
 
 
 def mean_bars(
@@ -79,9 +77,9 @@ def mean_bars(
     labels: Sequence[str],
     value: Value = final,
 ) -> tuple[Bar, ...]:
-    """The mean ± standard deviation (divided by n) of a value of each seed; nan is left out.
+    """The mean ± standard deviation (divided by n) of a value of each seed, without nan.
 
-    What has no value has no bar.
+    A condition without a value has no bar.
     """
     found: dict[tuple[str, str], Measured] = {}
     for record in records:
@@ -99,7 +97,7 @@ def mean_bars(
             if known.any():
                 seeds = tuple(s for s, k in zip(record.seeds, known, strict=True) if k)
                 mean, spread = float(values[known].mean()), float(values[known].std())
-                bars.append(Bar(label, game, mean, spread, spread, seeds))
+                bars.append(Bar(label, game, mean, spread, seeds))
     return tuple(bars)
 
 
@@ -111,52 +109,33 @@ def draw_bars(
     title: str | None = None,
     ylabel: str = "fraction of subtasks",
     value: Value = final,
-    top: float | None = 1.0,
+    top: float = 1.0,
 ) -> tuple[Bar, ...]:
     """Draws the conditions named by ``labels`` over some levels and returns the bars.
 
-    A condition that is missing on a level leaves a dash in its place. ``top`` is the largest
-    possible value; None where there is none.
+    A condition that is missing on a level gets a dash. ``top`` is the largest possible value.
     """
     games = [f"{LEVEL}{level}" for level in levels]
     bars = mean_bars(records, games, labels, value)
-    draw_bar_groups(bars, games, labels, path, title, ylabel, SPREAD, top)
+    if not bars:
+        raise GrueError(f"cannot draw {path}: there is no result for it yet")
+    save_picture(path, lambda: bars_figure(bars, games, labels, title, ylabel, top))
     return bars
 
 
-def draw_bar_groups(
+def bars_figure(
     bars: Sequence[Bar],
     games: Sequence[str],
     labels: Sequence[str],
-    path: str | Path,
-    title: str | None,
-    ylabel: str,
-    note: str,
-    top: float | None = 1.0,
-) -> Path:
-    """Writes bars to a picture: a group for each game, in each a place for each label."""
-    if not bars:
-        raise GrueError(f"cannot draw {path}: nothing that it shows has a result yet")
-    return save_picture(path, lambda: _draw(bars, games, labels, title, ylabel, note, top))
-
-
-def _draw(
-    bars: Sequence[Bar],
-    games: Sequence[str],
-    labels: Sequence[str],
-    title: str | None,
-    ylabel: str,
-    note: str,
-    top: float | None,
+    title: str | None = None,
+    ylabel: str = "fraction of subtasks",
+    top: float = 1.0,
 ) -> Figure:
+    """A group for each game, with a place for each label."""
     from matplotlib.patches import Patch
 
     styles = styles_of(labels)
-    counts = {label: [len(bar.seeds) for bar in bars if bar.label == label] for label in labels}
-    texts = [
-        f"{label} ({count_seeds(counts[label])})" if counts[label] else f"{label} ({NOT_RUN})"
-        for label in labels
-    ]
+    texts = legend_texts(labels, [(bar.label, len(bar.seeds)) for bar in bars])
     width = min(max(5.2, 1.6 + 0.26 * len(games) * (len(labels) + 1)), 12.0)
     across = legend_columns(texts, width)
     more = 0.5 + 0.2 * -(-len(texts) // across) + (0.35 if title else 0.0)
@@ -164,14 +143,10 @@ def _draw(
     axes = figure.subplots()
     _draw_groups(axes, bars, games, labels, styles)
     axes.set_ylabel(ylabel, size=LABEL, color=INK)
-    if top is not None:
-        axes.set_ylim(0, 1.04 * top)
-    else:
-        axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 1.04 * top)
     handles = [Patch(edgecolor="white", **styles[label].bar) for label in labels]
-    if len(bars) < len(games) * len(labels):
-        note += f"; – {NOT_RUN}"
-    draw_legend(figure, handles, texts, across, note)
+    note = f"; – {NOT_RUN}" if len(bars) < len(games) * len(labels) else ""
+    draw_legend(figure, handles, texts, across, SPREAD + note)
     return figure
 
 
@@ -194,16 +169,9 @@ def _draw_groups(
             axes.bar(
                 at, bar.value, width * 0.9, edgecolor="white", linewidth=0, **styles[label].bar
             )
-            if bar.below or bar.above:
-                axes.errorbar(
-                    at,
-                    bar.value,
-                    [[bar.below], [bar.above]],
-                    color=INK,
-                    elinewidth=1.0,
-                    capsize=min(3.0, 14 * width),
-                    capthick=1.0,
-                )
+            if bar.spread:
+                ends: Any = {"elinewidth": 1.0, "capsize": min(3.0, 14 * width), "capthick": 1.0}
+                axes.errorbar(at, bar.value, bar.spread, color=INK, **ends)
     dress(axes)
     axes.set_xlim(-0.5, len(games) - 0.5)
     axes.set_xticks(range(len(games)), [game.removeprefix(LEVEL) for game in games])

@@ -1,8 +1,9 @@
-"""The claims and their verdicts, as words and as a page of Markdown."""
+"""The claims and their verdicts as text: sentences, and a page of Markdown."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from grue.experiments.thinning import SOLVED
 from grue.experiments.wishes import tell_levels
@@ -18,33 +19,36 @@ SCALE, ZORK = TrainConfig(), TrainConfig(game=zork.NAME)
 
 
 def terms() -> tuple[str, ...]:
-    """What the words of the tests mean."""
+    """The legend: what is measured, and what the words of the tests mean."""
     return (
-        "On SaladWorld numbers are the fraction of subtasks, on Zork I the score, as moving "
-        f"averages over {SCALE.average_over:,} steps: mean ± standard deviation over the seeds. "
-        "Brackets hold the 95% interval of a bootstrap over the seeds "
-        f"({RESAMPLES:,} draws).",
-        f"Only runs with the paper's settings, trained to the end ({SCALE.steps:,} steps, on "
-        f"Zork I {ZORK.steps:,}), count, and only conditions with at least {LEAST_SEEDS} of them; "
-        "for a game that has none, those at the scale short.",
-        f"A level is solved where the mean at the end is at least {SOLVED:g}, and done well at "
-        f"{WELL:g}. Where runs with fewer steps than the paper's have not reached a bound, the "
-        "test is undecided: more steps might reach it.",
+        "Each claim of the paper is split into tests on the records of our runs. On SaladWorld a "
+        "test measures the fraction of subtasks, on Zork I the score, as moving averages over "
+        f"{SCALE.average_over:,} steps. Numbers are the mean ± standard deviation over the seeds. "
+        f"Brackets hold the 95% interval of a bootstrap over the seeds ({RESAMPLES:,} draws).",
+        f"Only runs with the paper's settings count, trained to the end ({SCALE.steps:,} steps, on "
+        f"Zork I {ZORK.steps:,}), and only conditions with at least {LEAST_SEEDS} such runs. If a "
+        "game has none, runs at the scale short count.",
+        f"A level is solved if the mean at the end is at least {SOLVED:g}; an agent does well on "
+        f"it from {WELL:g}. If runs with fewer steps than the paper's stay below a bound, the test "
+        "is undecided, because more steps might reach it.",
         f"The least difference that counts is d = {NEAR:g}, on Zork I {NEAR_POINTS:g} points, and "
-        f"for the change of the score from window to window {UNSTEADINESS.near:g}. One condition "
-        "is above, better or faster than another if the interval of the difference of their means "
-        "lies above 0 and the difference is at least d; it is not if the interval ends below d. "
-        "It is slightly better if the interval lies above 0 and the difference is at most 2d; it "
-        "is not if the interval holds 0 and ends below d, or begins above 2d. It is near another "
-        "if the interval lies within -d and d. It is likely to beat another if the interval of "
-        "the probability of improvement lies above 1/2, and is not if it lies below. Between yes "
-        "and no a test is undecided: its runs allow for both.",
-        "With three or five seeds such intervals are rather too narrow: for two conditions that "
-        "are the same, the interval lies above 0 more often than in one case of forty.",
-        "A claim holds if all its tests pass, partly if some pass and some do not, does not hold "
-        "if none passes and some do not, and is undecided otherwise. “So far” means that runs are "
-        "missing, and that more of them may change it. A claim is not measured if no record could "
-        "tell it.",
+        f"{UNSTEADINESS.near:g} for the change of the score from window to window. The tests use "
+        "the interval of the difference of two means.",
+        "“Better”, “faster”, “less stable”: yes if the interval lies above 0 and the difference is "
+        "at least d; no if the interval ends below d.",
+        "“Better by 2d at most”: yes if the interval lies above 0 and the difference is at most "
+        "2d; no if the interval holds 0 and ends below d, or begins above 2d.",
+        "“Within d”: yes if the interval lies within -d and d; no if it lies outside. “At most d "
+        "below”: yes if the interval begins at -d or above; no if it ends below -d.",
+        "“Likely to beat”: yes if the interval of the probability of improvement lies above 1/2; "
+        "no if it ends at 1/2 or below.",
+        "Otherwise a test is undecided: the runs allow both answers. With three or five seeds the "
+        "intervals are somewhat too narrow: for two equal conditions, the interval lies above 0 "
+        "more often than once in forty cases.",
+        "A claim holds if all its tests pass. It holds partly if some pass and some fail, and does "
+        "not hold if some fail and none passes. Otherwise it is undecided. “So far” means that "
+        "runs are missing which may change the verdict. A claim is not measured if the records do "
+        "not contain what it is about.",
     )
 
 
@@ -53,7 +57,7 @@ def needs_remark(verdict: Verdict) -> bool:
 
 
 def missing_words(judged: Judged) -> str:
-    """What a claim still needs: "levels 2, 4-7: sc, drqn"."""
+    """The runs that a claim still needs: "levels 2, 4-7: sc, drqn"."""
     conditions: dict[int | str, list[str]] = {}
     for cell in judged.verdict.missing:
         conditions.setdefault(cell.level, []).append(cell.condition.in_a_list)
@@ -84,25 +88,27 @@ def counts(judged: Sequence[Judged]) -> str:
 
 def tally(judged: Sequence[Judged]) -> str:
     text = f"Of {len(judged)} claim{'s' * (len(judged) > 1)}, {counts(judged)}."
-    notes = dict.fromkeys(_shortness(one) for one in judged if one.verdict.run)
-    return " ".join([text, *filter(None, notes)])
+    return " ".join(filter(None, [text, _shortness(judged)]))
 
 
-def _shortness(judged: Judged) -> str:
-    """What the paper's scale is not, of a claim whose runs are shorter."""
-    if judged.verdict.scale is not SHORT:
+def _shortness(judged: Sequence[Judged]) -> str:
+    """How the scale short differs from the paper's, if claims were tested on such runs."""
+    other: dict[str, tuple[Any, Any]] = {}
+    short = [one for one in judged if one.verdict.run and one.verdict.scale is SHORT]
+    for cell in (cell for one in short for test in one.claim.tests for cell in test.cells):
+        usual = cell.config().flat()
+        for name, value in cell.config(SHORT).flat().items():
+            if value != usual[name]:
+                other[name] = value, usual[name]
+    if not other:
         return ""
-    cell = judged.claim.tests[0].cells[0]
-    short, paper = cell.config(SHORT), cell.config()
-    usual = paper.flat()
-    other = {name: (now, usual[name]) for name, now in short.flat().items() if now != usual[name]}
     told = ", ".join(
         f"{name.replace('_', ' ')} {_told(other[name][0])} in place of {_told(other[name][1])}"
         for name in sorted(other, key=lambda name: name != "steps")
     )
     return (
-        f"These runs are at the scale short: {told}. What agents would come to in the paper's "
-        "steps they do not tell."
+        f"These runs are at the scale short: {told}. They do not show what the agents would reach "
+        "in the paper's number of steps."
     )
 
 
@@ -120,8 +126,8 @@ def by_subject(judged: Sequence[Judged]) -> dict[str, list[Judged]]:
 
 
 def claims_page(judged: Sequence[Judged], command: str) -> str:
-    """The whole page; ``command`` is what makes it anew."""
-    lines = [HEADING, "", f"Made by `{command}`: do not edit.", ""]
+    """The whole page. ``command`` regenerates it."""
+    lines = [HEADING, "", f"Generated by `{command}`. Do not edit.", ""]
     lines += [line for term in terms() for line in (term, "")]
     for subject, some in by_subject(judged).items():
         lines += [f"## On {subject}", "", tally(some), ""]

@@ -1,4 +1,4 @@
-"""The tests that claims are made of: what is measured, and what must be so of it."""
+"""The tests of claims: what each measures on the records, and when it passes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from grue.reports.statistics import Estimate, mean_difference, probability_of_im
 from grue.reports.verdicts import NOT_YET, Answer, Cell, Data, Outcome, Test
 
 NEAR = 0.1
-"""Means of the fraction of subtasks that differ by so much at most are called the same."""
+"""The least difference of mean fractions of subtasks that counts."""
 NEAR_POINTS = 3.5
-"""And of the score on Zork I: a tenth of the 35 points that no agent of the paper's passes."""
+"""The same for the score on Zork I: a tenth of the 35 points that no agent of the paper passes."""
 WELL = 0.8
-"""A level is done well where the fraction of subtasks is at least this."""
+"""An agent does well on a level if the fraction of subtasks is at least this."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,12 @@ class Measure:
     column: str
     of_known: Callable[[Record, np.ndarray], np.ndarray]
     near: float
-    """A difference of so much at most is none."""
+    """The least difference that counts."""
     more: str = "is better than"
-    """What a condition with more of it is."""
+    """How a condition with a larger value is described."""
 
     def of(self, record: Record) -> np.ndarray:
-        """Not numbers where it is not known of every seed."""
+        """All nan if some seed has no value."""
         values = record.columns.get(self.column)
         if values is None or not np.isfinite(values).any(1).all():
             return np.full(len(record.seeds), np.nan)
@@ -62,7 +62,7 @@ def _at_half(record: Record, values: np.ndarray) -> np.ndarray:
 
 
 def _changes(record: Record, values: np.ndarray) -> np.ndarray:
-    """From one window of the moving average to the next, which share no step."""
+    """The mean change from one window of the moving average to the next disjoint one."""
     apart = math.ceil(record.config.average_over / int(record.steps[0]))
     return np.nanmean(np.abs(np.diff(values[:, ::-apart], axis=1)), axis=1)
 
@@ -90,7 +90,7 @@ MEASURES = {
     "highest-score": HIGHEST,
     "unsteadiness": UNSTEADINESS,
 }
-"""By their names in a file of claims."""
+"""The measures by their names in claims.toml."""
 
 
 class OfRecords(Test):
@@ -98,13 +98,11 @@ class OfRecords(Test):
 
     @abstractmethod
     def judge(self, *records: Record) -> Outcome:
-        """The records are those of the cells."""
+        """``records`` are those of the cells, in their order."""
 
     def run(self, data: Data) -> Outcome:
         records = [record for cell in self.cells if (record := data.find(cell)) is not None]
-        if len(records) < len(self.cells):
-            return NOT_YET
-        return self.judge(*records)
+        return NOT_YET if len(records) < len(self.cells) else self.judge(*records)
 
 
 @dataclass(frozen=True)
@@ -123,13 +121,13 @@ class Reaches(OfOneCell):
     bound: float
     measure: Measure = FINAL
     expected: ClassVar[bool] = True
-    """Whether the bound is to be reached, or not to be."""
+    """Whether the test passes if the bound is reached, or if it is not."""
 
     def __str__(self) -> str:
-        return f"{self.cell}: at least {self.bound:g}"
+        return f"{self.cell}: {'at least' if self.expected else 'below'} {self.bound:g}"
 
     def judge(self, *records: Record) -> Outcome:
-        """What fewer steps than the paper's do not reach is left open."""
+        """Undecided if the bound is not reached in fewer steps than the paper's."""
         values = self.measure.of(records[0])
         if not _known(values):
             return NOT_YET
@@ -146,19 +144,14 @@ class Reaches(OfOneCell):
         return spoken(values)
 
 
-@dataclass(frozen=True)
 class StaysBelow(Reaches):
-    """A mean is less than a bound."""
+    """A mean is below a bound."""
 
-    expected: ClassVar[bool] = False
-
-    def __str__(self) -> str:
-        return f"{self.cell}: below {self.bound:g}"
+    expected = False
 
 
-@dataclass(frozen=True)
 class NoneReaches(StaysBelow):
-    """Every seed is less than a bound."""
+    """Every seed is below a bound."""
 
     def __str__(self) -> str:
         return f"{super().__str__()} in every seed"
@@ -170,9 +163,8 @@ class NoneReaches(StaysBelow):
         return f"{spoken(values)}, the largest {values.max():.3f}"
 
 
-@dataclass(frozen=True)
 class FewAdmissible(OfOneCell):
-    """Less than half of the commands would change the game, on average over training."""
+    """Less than half of the commands are admissible, on average over training."""
 
     def __str__(self) -> str:
         return f"{self.cell}: less than half of the commands are admissible"
@@ -188,57 +180,49 @@ class FewAdmissible(OfOneCell):
 
 @dataclass(frozen=True)
 class Comparison(OfRecords):
-    """Of the means of two cells, by the interval of their difference."""
+    """Compares the means of two cells by the interval of their difference."""
 
     ours: Cell
     theirs: Cell
     measure: Measure = FINAL
+    words: ClassVar[str]
+    """The relation of ours to theirs: {more}, {theirs}, {near} and {most} are filled in."""
 
     @property
     def cells(self) -> tuple[Cell, ...]:
         return self.ours, self.theirs
 
+    @property
+    def most(self) -> float:
+        """The largest difference that is slight."""
+        return 2 * self.measure.near
+
     def __str__(self) -> str:
         same = self.ours.level == self.theirs.level
-        theirs = self.theirs.condition.in_a_list if same else str(self.theirs)
-        ours = self.ours.condition.in_a_list if same else str(self.ours)
-        place = f", {self.ours.place}" if same else ""
-        return f"{ours} {self.relation()} {theirs}{self.amount()}{place}"
+        ours, theirs = (c.condition.in_a_list if same else str(c) for c in self.cells)
+        near, most = f"{self.measure.near:g}", f"{self.most:g}"
+        told = self.words.format(more=self.measure.more, theirs=theirs, near=near, most=most)
+        return f"{ours} {told}" + (f", {self.ours.place}" if same else "")
 
     def judge(self, *records: Record) -> Outcome:
         ours, theirs = self.values(*records)
         if not (_known(ours) and _known(theirs)):
             return NOT_YET
         found = mean_difference([ours], [theirs])
-        text = (
-            f"{spoken(ours)} against {spoken(theirs)}: "
-            f"{found.value:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"
-        )
-        return Outcome(self.answer(found), text)
+        interval = f"{found.value:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"
+        return Outcome(self.answer(found), f"{spoken(ours)} against {spoken(theirs)}: {interval}")
 
     def values(self, ours: Record, theirs: Record) -> tuple[np.ndarray, np.ndarray]:
         return self.measure.of(ours), self.measure.of(theirs)
 
     @abstractmethod
-    def relation(self) -> str: ...
-
-    def amount(self) -> str:
-        """By how much, where that is to be told."""
-        return ""
-
-    @abstractmethod
     def answer(self, difference: Estimate) -> Answer: ...
 
 
-@dataclass(frozen=True)
 class Better(Comparison):
-    """The interval lies above 0 and the difference matters; not so if all of it is too small."""
+    """Yes if the interval lies above 0 and the difference counts, no if all of it is too small."""
 
-    def relation(self) -> str:
-        return self.measure.more
-
-    def amount(self) -> str:
-        return f" by {self.measure.near:g} or more"
+    words = "{more} {theirs} by {near} or more"
 
     def answer(self, difference: Estimate) -> Answer:
         if difference.low > 0 and difference.value >= self.measure.near:
@@ -246,31 +230,20 @@ class Better(Comparison):
         return "no" if difference.high < self.measure.near else "undecided"
 
 
-@dataclass(frozen=True)
 class NoBetter(Better):
-    """The opposite."""
+    """The opposite of Better."""
 
-    def relation(self) -> str:
-        return "is not better than"
+    words = "is not better than {theirs} by {near} or more"
 
     def answer(self, difference: Estimate) -> Answer:
         opposite: dict[Answer, Answer] = {"yes": "no", "no": "yes", "undecided": "undecided"}
         return opposite[super().answer(difference)]
 
 
-@dataclass(frozen=True)
 class SlightlyBetter(Comparison):
-    """The interval lies above 0, and the difference is not large: at most twice what is none."""
+    """The interval lies above 0, and the difference is at most twice the least that counts."""
 
-    @property
-    def most(self) -> float:
-        return 2 * self.measure.near
-
-    def relation(self) -> str:
-        return "is better than"
-
-    def amount(self) -> str:
-        return f" by {self.most:g} at most"
+    words = "is better than {theirs} by {most} at most"
 
     def answer(self, difference: Estimate) -> Answer:
         if difference.low > 0 and difference.value <= self.most:
@@ -279,12 +252,10 @@ class SlightlyBetter(Comparison):
         return "no" if none or difference.low > self.most else "undecided"
 
 
-@dataclass(frozen=True)
 class Near(Comparison):
-    """The interval lies within what is no difference, whichever is larger."""
+    """The whole interval is smaller than a difference that counts, in both directions."""
 
-    def relation(self) -> str:
-        return f"is within {self.measure.near:g} of"
+    words = "is within {near} of {theirs}"
 
     def answer(self, difference: Estimate) -> Answer:
         near = self.measure.near
@@ -293,12 +264,10 @@ class Near(Comparison):
         return "no" if difference.low > near or difference.high < -near else "undecided"
 
 
-@dataclass(frozen=True)
-class NotWorse(Near):
-    """The same, or ours is larger."""
+class NotWorse(Comparison):
+    """Near, or ours is larger."""
 
-    def relation(self) -> str:
-        return f"is at most {self.measure.near:g} below"
+    words = "is at most {near} below {theirs}"
 
     def answer(self, difference: Estimate) -> Answer:
         if difference.low >= -self.measure.near:
@@ -308,14 +277,12 @@ class NotWorse(Near):
 
 @dataclass(frozen=True)
 class NotWorseAtHalf(NotWorse):
-    """After half of the steps our score is no worse than theirs at the end, if they learned."""
+    """Our score after half of the steps is not worse than theirs at the end, if they learned."""
 
     measure: Measure = SCORE
     learned: float = 0.0
-    """Less than this, to be as good is to have learned nothing."""
-
-    def relation(self) -> str:
-        return f"after half of the steps {super().relation()} the end of"
+    """With a lower score they have learned nothing."""
+    words = "after half of the steps is at most {near} below the end of {theirs}"
 
     def values(self, ours: Record, theirs: Record) -> tuple[np.ndarray, np.ndarray]:
         return SCORE_AT_HALF.of(ours), self.measure.of(theirs)
@@ -345,7 +312,7 @@ class Improves(Test):
         return f"{self.ours.label} is likely to beat {self.theirs.label}, levels {span} together"
 
     def run(self, data: Data) -> Outcome:
-        """On the levels that both were trained on, as far as that may be."""
+        """On the levels for which both have records."""
         both = {
             level: (ours, theirs)
             for level in self.levels
@@ -366,7 +333,7 @@ class Improves(Test):
 
 @dataclass(frozen=True)
 class AnyOf(Test):
-    """At least one of some tests passes; one is enough, whatever is missing for others."""
+    """At least one of several tests passes, even if runs for others are missing."""
 
     tests: tuple[Test, ...]
 

@@ -1,7 +1,7 @@
-"""Learning curves in the paper's terms: the mean ± standard deviation over the seeds.
+"""Curves over training: one panel for each game, one colour for each condition.
 
-One panel for each game, one colour for each condition. ``learning_curves`` computes what is drawn
-and ``draw_curves`` draws it.
+``learning_curves`` computes the mean ± standard deviation over the seeds, and ``draw_curves`` draws
+it. ``pairs_figure`` shows two metrics in a panel, ``heads_figure`` the use of the heads.
 """
 
 from __future__ import annotations
@@ -16,19 +16,23 @@ import numpy as np
 
 from grue.agents.catalogue import AGENTS, GATES
 from grue.errors import GrueError, UsageError
-from grue.experiments.conditions import Condition
+from grue.experiments.conditions import describe, switches_of
 from grue.reports.picture import (
+    COLOURS,
+    DASHES,
+    GREY,
     NOT_RUN,
-    count_seeds,
+    Style,
     draw_legend,
     dress_steps,
     head_panel,
     label_axes,
+    legend_texts,
     panel_grid,
     save_picture,
+    styles_of,
 )
-from grue.reports.styles import Style, styles_of
-from grue.training.config import TrainConfig, all_settings
+from grue.training.config import TrainConfig
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,15 +43,13 @@ NAMES = {
     "fraction": "fraction of subtasks",
     "score_average": "score",
 }
-NO_SWITCHES = ("game", "agent", "gate", "seeds", "steps", "metrics_every")
-"""Settings that do not make another condition, or that every label has."""
 FEW_SEEDS = 3
-"""A band would hide how such few differ: each is drawn by itself."""
+"""Up to this many seeds are drawn one by one: a band would hide how they differ."""
 
 
 @runtime_checkable
 class Logged(Protocol):
-    """A run, just trained or read from its folder."""
+    """A run: just trained, read from its folder, or taken from a record."""
 
     @property
     def config(self) -> TrainConfig: ...
@@ -63,15 +65,15 @@ class Logged(Protocol):
 class Curve:
     label: str
     order: tuple
-    """Sorts conditions as agents and gates are listed."""
+    """Sorts conditions by the order of agents and gates."""
     seeds: tuple[int, ...]
     steps: np.ndarray
-    """Up to where all seeds have come."""
+    """As far as all seeds were trained."""
     mean: np.ndarray
     deviation: np.ndarray
-    """Of the seeds as they are (divided by n); 0 for one seed."""
+    """Divided by n; 0 for one seed."""
     of_seeds: np.ndarray
-    """The seeds as rows."""
+    """Seeds × steps."""
 
     @property
     def is_of_few(self) -> bool:
@@ -85,19 +87,19 @@ class Panel:
 
 
 class Missing(NamedTuple):
-    """What a picture should show and cannot."""
+    """What a picture should show but was not run."""
 
-    labels: tuple[str, ...]
-    """Conditions that were run nowhere."""
-    games: str
-    """In words, those that nothing was run on."""
+    labels: tuple[str, ...] = ()
+    """Conditions without any run."""
+    games: str = ""
+    """In words, the games without any run."""
 
 
-NOTHING_MISSING = Missing((), "")
+NOTHING = Missing()
 
 
 def learning_curves(runs: Sequence[Logged], column: str = "fraction_average") -> tuple[Panel, ...]:
-    """What is drawn of some runs, sorted. Runs that differ only in their seed are one curve."""
+    """The curves of some runs, sorted. Runs that differ only in their seed make one curve."""
     switches = switches_of([run.config for run in runs])
     groups: dict[str, dict[tuple, list[Logged]]] = {}
     for run in runs:
@@ -129,64 +131,19 @@ def draw_curves(
     panels = learning_curves(runs, column)
     if not panels:
         raise GrueError(f"cannot draw {path}: no run has finished an episode yet")
-    return draw_panels(panels, path, column, title, {run.config.average_over for run in runs})
-
-
-def draw_panels(
-    panels: Sequence[Panel],
-    path: str | Path,
-    column: str,
-    title: str | None,
-    windows: set[int],
-    missing: Missing = NOTHING_MISSING,
-) -> Path:
-    """Writes curves to a picture; ``windows`` are those of the moving averages."""
-    return save_picture(path, lambda: _draw(panels, column, title, windows, missing))
-
-
-def describe(config: TrainConfig, switches: Sequence[str] = ()) -> str:
-    """A condition in words: "sc + masking, no priority"."""
-    words = [Condition.of(config).label]
-    own, usual = config.flat(), usual_settings(config)
-    for name in switches:
-        if name not in own:
-            continue
-        value = own[name]
-        told = name == "priority" or (name == "look_every" and value == 0)
-        if told or value == usual[name]:
-            continue
-        spoken = name.replace("_", " ")
-        if isinstance(value, bool):
-            words.append(spoken if value else f"no {spoken}")
-        else:
-            words.append(f"{spoken} {value:,}" if isinstance(value, int) else f"{spoken} {value}")
-    return ", ".join(words)
-
-
-def switches_of(configs: Sequence[TrainConfig]) -> tuple[str, ...]:
-    """The settings in which runs of one game differ."""
-    found: dict[tuple[str, str], set] = {}
-    for config in configs:
-        for name, value in config.flat().items():
-            found.setdefault((config.game, name), set()).add(value)
-    differing = {name for (_, name), values in found.items() if len(values) > 1}
-    return tuple(name for name in all_settings() if name in differing - set(NO_SWITCHES))
-
-
-def usual_settings(config: TrainConfig) -> dict[str, Any]:
-    """Every setting of a config's agent and gate, as it is by default for its game."""
-    return TrainConfig(game=config.game, agent=config.agent, gate=config.gate).flat()
+    windows = {run.config.average_over for run in runs}
+    return save_picture(path, lambda: curves_figure(panels, column, title, windows))
 
 
 def _condition(config: TrainConfig, switches: Sequence[str]) -> tuple:
-    """Equal for the runs of one curve."""
+    """A key that is equal for the runs of one curve."""
     agent, gate = AGENTS.number(config.agent), GATES.number(config.gate)
     off = not config.look_every, not config.priority
     return (agent, gate, *off, *(str(config.flat().get(name)) for name in switches))
 
 
 def _curve(runs: Sequence[Logged], switches: Sequence[str], column: str) -> Curve | None:
-    """The seeds together, on every step that any of them has, as far as all have come."""
+    """The curve over every step that any seed has, as far as all seeds were trained."""
     ordered = sorted(runs, key=lambda run: run.seed)
     for one, other in pairwise(ordered):
         if one.seed == other.seed:
@@ -218,19 +175,25 @@ def _curve(runs: Sequence[Logged], switches: Sequence[str], column: str) -> Curv
 
 
 def _finite(run: Logged, column: str) -> tuple[np.ndarray, np.ndarray]:
-    """Steps and values of the rows that have a value: before the first episode ends none has."""
+    """Steps and values of the rows with a value; there is none before an episode ends."""
     values = np.asarray(run.metrics[column], float)
     known = np.isfinite(values)
     return np.asarray(run.metrics["step"])[known], values[known]
 
 
-def _draw(
-    panels: Sequence[Panel], column: str, title: str | None, windows: set[int], missing: Missing
+def curves_figure(
+    panels: Sequence[Panel],
+    column: str,
+    title: str | None,
+    windows: set[int],
+    missing: Missing = NOTHING,
 ) -> Figure:
+    """A panel of curves for each game. ``windows`` are the lengths of the moving averages."""
     from matplotlib.lines import Line2D
 
     styles = styles_of([*labels_in(panels), *missing.labels])
-    texts = _legend_texts(panels, styles)
+    seeds = [(curve.label, len(curve.seeds)) for panel in panels for curve in panel.curves]
+    texts = legend_texts(styles, seeds)
     figure, grid, across = panel_grid(len(panels), texts, title)
     for axes, panel in zip(grid, panels, strict=True):
         _draw_panel(axes, panel, styles, labels_in(panels))
@@ -265,7 +228,7 @@ def _tell_lacking(here: Sequence[str], elsewhere: Sequence[str]) -> str:
 
 
 def draw_curve(axes: Axes, curve: Curve, style: Mapping[str, Any]) -> None:
-    """A line and the band of its deviation, or a thin line for each of a few seeds."""
+    """Draws a line with a band of its deviation, or with a thin line for each of a few seeds."""
     if curve.is_of_few:
         axes.plot(curve.steps, curve.of_seeds.T, linewidth=0.7, alpha=0.55, zorder=2, **style)
     else:
@@ -273,26 +236,15 @@ def draw_curve(axes: Axes, curve: Curve, style: Mapping[str, Any]) -> None:
         axes.fill_between(
             curve.steps, low, high, color=style["color"], alpha=0.16, linewidth=0, zorder=2
         )
-    # One point makes no line.
+    # A single point would be invisible as a line.
     marker = "o" if len(curve.steps) == 1 else ""
     axes.plot(
         curve.steps, curve.mean, linewidth=1.6, marker=marker, markersize=4, zorder=3, **style
     )
 
 
-def _legend_texts(panels: Sequence[Panel], labels: Iterable[str]) -> list[str]:
-    counts: dict[str, list[int]] = {}
-    for panel in panels:
-        for curve in panel.curves:
-            counts.setdefault(curve.label, []).append(len(curve.seeds))
-    return [
-        f"{label} ({count_seeds(counts[label]) if label in counts else NOT_RUN})"
-        for label in labels
-    ]
-
-
 def spread_note(curves: Iterable[Curve]) -> str:
-    """What is drawn of the seeds beside their mean."""
+    """How the picture shows the seeds."""
     counts = [curve.is_of_few for curve in curves if len(curve.seeds) > 1]
     if not counts:
         return ""
@@ -311,3 +263,63 @@ def _note(panels: Sequence[Panel], column: str, windows: set[int], missing: str)
     if missing:
         parts.append(f"{NOT_RUN}: {missing}")
     return "; ".join(filter(None, parts))
+
+
+# Two metrics in a panel, and the heads
+
+
+@dataclass(frozen=True)
+class Heads:
+    """The share of the steps that each head of a condition played."""
+
+    title: str
+    steps: np.ndarray
+    shares: np.ndarray
+    """Rows × heads: the mean over the seeds."""
+
+
+def pairs_figure(
+    panels: Sequence[tuple[Panel, Panel]], names: tuple[str, str], ylabel: str, top: float | None
+) -> Figure:
+    """Two metrics of the same games: the first solid, the second dashed."""
+    from matplotlib.lines import Line2D
+
+    styles = styles_of(labels_in([first for first, _ in panels]))
+    colours = {label: style.colour for label, style in styles.items()}
+    kinds = [(name, {"color": GREY, "linestyle": DASHES[i]}) for i, name in enumerate(names)]
+    entries = kinds + [(label, {"color": colour}) for label, colour in colours.items()]
+    texts = [text for text, _ in entries]
+    figure, grid, across = panel_grid(len(panels), texts, None, share_y=top is not None)
+    for axes, pair in zip(grid, panels, strict=True):
+        for panel, dashes in zip(pair, DASHES, strict=False):
+            for curve in panel.curves:
+                style: Any = {"color": colours[curve.label], "linestyle": dashes}
+                draw_curve(axes, curve, style)
+        head_panel(axes, pair[0].game)
+        dress_steps(axes, int(max(c.steps[-1] for panel in pair for c in panel.curves)))
+        axes.set_ylim(0, None if top is None else 1.04 * top)
+    label_axes(grid, "training steps", ylabel)
+    handles = [Line2D([], [], linewidth=2.2, **style) for _, style in entries]
+    note = spread_note(curve for pair in panels for panel in pair for curve in panel.curves)
+    draw_legend(figure, handles, texts, across, note)
+    return figure
+
+
+def heads_figure(heads: Sequence[Heads]) -> Figure:
+    """The shares of the heads as stacked areas, a panel for each condition."""
+    from matplotlib.patches import Patch
+
+    most = max(one.shares.shape[1] for one in heads)
+    texts = [f"head {k + 1}" for k in range(most)]
+    figure, grid, across = panel_grid(len(heads), texts, None)
+    for axes, one in zip(grid, heads, strict=True):
+        count = one.shares.shape[1]
+        axes.stackplot(one.steps, one.shares.T, colors=COLOURS[:count], linewidth=0, alpha=0.85)
+        head_panel(axes, one.title)
+        dress_steps(axes, int(one.steps[-1]))
+        axes.set_ylim(0, 1)
+    label_axes(grid, "training steps", "share of the steps")
+    handles = [Patch(facecolor=COLOURS[k % len(COLOURS)], alpha=0.85) for k in range(most)]
+    note = "mean over the seeds; scores take heads in the order in which a run first meets them"
+    draw_legend(figure, handles, texts, across, note)
+    return figure

@@ -1,6 +1,6 @@
-"""Draws a game's map: rooms by the compass, ways, doors, and what is in every room.
+"""Draws a game's map: rooms by the compass, ways, doors, and the things in every room.
 
-All lengths are in points, so what is measured as text is what is drawn.
+All lengths are in points, like those of text.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from grue.games.game import Game, Thing
 from grue.reports.layout import OPPOSITE, STEPS, Place, Way, is_straight, lay_out, ways
-from grue.reports.picture import FONT, GREY, INK, PAPER, save_picture
+from grue.reports.picture import DOTS, FONT, GREY, INK, PAPER, save_picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -56,7 +58,7 @@ class Box:
     height: float
 
     def side(self, direction: str) -> Point:
-        """The middle of one of the box's sides."""
+        """The middle of a side of the box."""
         east, north = STEPS[direction]
         return (
             self.centre[0] + east * self.width / 2,
@@ -70,7 +72,7 @@ def draw_map(game: Game, path: str | Path) -> Path:
 
 
 def contents(game: Game, holder: str, depth: int = 0) -> Iterator[Row]:
-    """What is in a room or on a thing, furniture first, each followed by what it holds."""
+    """The things in a room or on a thing, furniture first, each followed by what it holds."""
     order = ("supporter", "container", "fitting", "portable")
     held = [t for t in game.things if t.location == holder and t.kind in order]
     for thing in sorted(held, key=lambda t: (order.index(t.kind), t.name)):
@@ -129,7 +131,7 @@ def _counts(game: Game) -> str:
 def _place_boxes(
     game: Game, places: Mapping[str, Place], passages: Sequence[Way]
 ) -> tuple[dict[str, Box], float, float]:
-    """Every room's box, on columns as wide and rows as high as they need, and the whole size."""
+    """Every room's box, on a grid with columns and rows as large as needed, and the total size."""
     rows = {name: tuple(contents(game, name)) for name in places}
     widths = {name: _box_width(name, rows[name], name == game.start) for name in places}
     heights = {name: HEADER + (len(r) * LINE + PADDING if r else 0) for name, r in rows.items()}
@@ -150,13 +152,13 @@ def _place_boxes(
             column_gap[column] = max(column_gap[column], label + 16)
         else:
             row_gap[row] = GAP + 10
-            # The label stands to the right of the door and may fill half the column and the gap.
+            # The label is right of the door and may fill half the column and the gap.
             column_size[column] = max(column_size[column], 2 * (label + 20 - GAP))
 
     across, width = _centres(column_size, column_gap)
     up, height = _centres(row_size, row_gap)
     boxes = {
-        # Boxes in a column share its width, which makes the columns easy to see.
+        # All boxes of a column have its width, so that columns are easy to see.
         name: Box(name, rows[name], (across[column], up[row]), column_size[column], heights[name])
         for name, (column, row) in places.items()
     }
@@ -166,7 +168,7 @@ def _place_boxes(
 def _centres(
     sizes: Mapping[int, float], gaps: Mapping[int, float]
 ) -> tuple[dict[int, float], float]:
-    """The middle of every column (or row), and where the last one ends."""
+    """The middle of every column or row, and the end of the last one."""
     centres: dict[int, float] = {}
     begin = end = 0.0
     for index in sorted(sizes):
@@ -190,7 +192,7 @@ def _text_width(text: str, size: int, bold: bool = False) -> float:
     if not text.strip():
         return 0.0
     font = FontProperties(family=FONT, size=size, weight="bold" if bold else "normal")
-    # Two dollar signs would be read as a formula here.
+    # TextPath would read two dollar signs as a formula.
     return float(TextPath((0, 0), text.replace("$", "S"), prop=font).get_extents().x1)
 
 
@@ -199,48 +201,24 @@ def _draw_box(axes: Axes, box: Box, start: bool) -> None:
 
     left, bottom = box.centre[0] - box.width / 2, box.centre[1] - box.height / 2
     top = bottom + box.height
-    axes.add_patch(
-        Rectangle(
-            (left, bottom), box.width, box.height, facecolor=PAPER, edgecolor="none", zorder=3
-        )
-    )
-    axes.add_patch(
-        Rectangle(
-            (left, top - HEADER),
-            box.width,
-            HEADER,
-            edgecolor="none",
-            zorder=4,
-            facecolor=START_HEADER if start else ROOM_HEADER,
-        )
-    )
-    axes.add_patch(
-        Rectangle(
-            (left, bottom),
-            box.width,
-            box.height,
-            facecolor="none",
-            zorder=5,
-            edgecolor=START_HEADER if start else GREY,
-            linewidth=2.0 if start else 1.0,
-        )
-    )
+    size, colour = (box.width, box.height), START_HEADER if start else ROOM_HEADER
+    header: dict[str, Any] = {"facecolor": colour, "edgecolor": "none"}
+    frame: dict[str, Any] = {"facecolor": "none", "edgecolor": START_HEADER if start else GREY}
+    frame["linewidth"] = 2.0 if start else 1.0
+    for patch in (
+        Rectangle((left, bottom), *size, facecolor=PAPER, edgecolor="none", zorder=3),
+        Rectangle((left, top - HEADER), box.width, HEADER, zorder=4, **header),
+        Rectangle((left, bottom), *size, zorder=5, **frame),
+    ):
+        axes.add_patch(patch)
     middle = top - HEADER / 2
     shift = 7.0 if start else 0.0
     if start:
         half = _text_width(box.room, NAME, bold=True) / 2
         axes.plot(box.centre[0] - half - 2, middle, "*", color=PAPER, markersize=8, zorder=5)
-    axes.text(
-        box.centre[0] + shift,
-        middle,
-        box.room,
-        size=NAME,
-        weight="bold",
-        ha="center",
-        va="center_baseline",
-        color=PAPER if start else INK,
-        zorder=5,
-    )
+    style: dict[str, Any] = {"ha": "center", "va": "center_baseline", "zorder": 5}
+    style |= {"size": NAME, "weight": "bold", "color": PAPER if start else INK}
+    axes.text(box.centre[0] + shift, middle, box.room, **style)
     for number, row in enumerate(box.rows):
         x = left + PADDING + row.depth * INDENT + 3
         y = top - HEADER - PADDING / 2 - (number + 0.5) * LINE
@@ -266,7 +244,7 @@ def _draw_way(
     straight = is_straight(way, places)
     points: list[Any] = [begin, end]
     if not straight:
-        # It leaves and arrives as the compass says, whatever lies between.
+        # A curve that leaves and arrives in the direction of the compass.
         points[1:1] = [
             (begin[0] + east * BEND, begin[1] + north * BEND),
             (end[0] - east * BEND, end[1] - north * BEND),
@@ -284,7 +262,7 @@ def _draw_way(
         )
     )
     if way.door:
-        # A cubic curve passes its middle at these weights; for a line it is the same place.
+        # The weights of the middle of a cubic curve; they give the middle of a line, too.
         middle = tuple(
             (points[0][i] + 3 * points[1][i] + 3 * points[-2][i] + points[-1][i]) / 8
             for i in (0, 1)
@@ -301,17 +279,12 @@ def _draw_door(axes: Axes, door: Thing, at: Point, horizontal: bool) -> None:
 
     colour = door_colour(door.name)
     width, height = (6.0, 18.0) if horizontal else (18.0, 6.0)
-    axes.add_patch(
-        Rectangle(
-            (at[0] - width / 2, at[1] - height / 2),
-            width,
-            height,
-            edgecolor=INK,
-            facecolor=PAPER if door.state == "open" else colour,
-            linewidth=0.8,
-            zorder=6,
-        )
+    corner, face = (
+        (at[0] - width / 2, at[1] - height / 2),
+        PAPER if door.state == "open" else colour,
     )
+    line: dict[str, Any] = {"edgecolor": INK, "linewidth": 0.8, "zorder": 6}
+    axes.add_patch(Rectangle(corner, width, height, facecolor=face, **line))
     behind = {"facecolor": PAPER, "edgecolor": "none", "pad": 0.5}
     style: dict[str, Any] = {"size": NOTE, "color": INK, "zorder": 6, "bbox": behind}
     if horizontal:
@@ -322,7 +295,7 @@ def _draw_door(axes: Axes, door: Thing, at: Point, horizontal: bool) -> None:
 
 
 def door_colour(name: str) -> str:
-    """The colour that the door's name states, or that of wood."""
+    """The colour in the door's name, or that of wood."""
     from matplotlib.colors import CSS4_COLORS
 
     colours = {**CSS4_COLORS, **SOFTER}
@@ -335,17 +308,13 @@ def _draw_heading(axes: Axes, at: Point, title: str, counts: str) -> None:
 
 
 def _draw_compass(axes: Axes, at: Point) -> None:
-    axes.annotate(
-        "",
-        (at[0], at[1] + 10),
-        (at[0], at[1] - 12),
-        arrowprops={"arrowstyle": "-|>", "color": GREY, "shrinkA": 0, "shrinkB": 0},
-    )
+    arrow: dict[str, Any] = {"arrowstyle": "-|>", "color": GREY, "shrinkA": 0, "shrinkB": 0}
+    axes.annotate("", (at[0], at[1] + 10), (at[0], at[1] - 12), arrowprops=arrow)
     axes.text(at[0], at[1] + 11, "N", size=SMALL, color=GREY, ha="center", va="bottom")
 
 
 def _legend_entries(game: Game) -> list[tuple[str, str, float]]:
-    """What the marks stand for, those that the map has: kind, words, width."""
+    """The marks that are on the map: kind, text, width."""
     present = {thing.kind for thing in game.things}
     named = [("start", "start"), *((kind, kind) for kind in (*KINDS, "door") if kind in present)]
     return [(kind, text, _text_width(text, NOTE) + 30) for kind, text in named]
@@ -367,3 +336,38 @@ def _draw_legend(axes: Axes, entries: Sequence[tuple[str, str, float]], at: Poin
             _draw_marker(axes, kind, (x + 6, y))
         axes.text(x + 15, y, text, size=NOTE, color=GREY, va="center_baseline")
         x += width
+
+
+# Several maps in one picture
+
+
+def draw_maps(games: Sequence[Game], path: str | Path) -> Path:
+    """Writes the maps of several games, two in a row, to one picture and returns its path."""
+    return save_picture(path, lambda: _side_by_side(games))
+
+
+def _side_by_side(games: Sequence[Game]) -> Figure:
+    from matplotlib.figure import Figure
+
+    images = [_pixels(game) for game in games]
+    rows = [images[i : i + 2] for i in range(0, len(images), 2)]
+    heights = [max(image.shape[0] for image in row) for row in rows]
+    left = max(row[0].shape[1] for row in rows)
+    width = max(sum((left, row[1].shape[1])) if len(row) > 1 else row[0].shape[1] for row in rows)
+    figure = Figure((width / DOTS, sum(heights) / DOTS), dpi=DOTS, facecolor=PAPER)
+    top = sum(heights)
+    for row, height in zip(rows, heights, strict=True):
+        for image, x in zip(row, (0, left), strict=False):
+            figure.figimage(image, x, top - image.shape[0])
+        top -= height
+    return figure
+
+
+def _pixels(game: Game) -> np.ndarray:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    figure = map_figure(game)
+    figure.set_dpi(DOTS)
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    return np.asarray(canvas.buffer_rgba()).copy()

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from grue.errors import GrueError
 from grue.reports.picture import (
     GREY,
     INK,
@@ -19,7 +17,6 @@ from grue.reports.picture import (
     label_axes,
     panel_column,
     panel_grid,
-    save_picture,
 )
 
 if TYPE_CHECKING:
@@ -28,23 +25,23 @@ if TYPE_CHECKING:
 
 
 HEAD, ROW = 0.75, 0.21
-"""Inches of a panel without its rows, and of a row."""
+"""The height in inches of a panel without its rows, and of a row."""
 
 
 @dataclass(frozen=True)
 class Mark:
-    """What a row of a panel shows."""
+    """A row of a panel."""
 
     label: str
     colour: str
     value: float | None
-    """A thick point, or a tick where ``points`` are given."""
+    """Drawn as a point, or as a tick where there are ``points``."""
     low: float | None = None
     high: float | None = None
     points: tuple[float | int, ...] = ()
-    """Each seed by itself."""
+    """One for each seed."""
     text: str = ""
-    """At the right end."""
+    """Written at the right end."""
 
 
 @dataclass(frozen=True)
@@ -53,39 +50,21 @@ class MarkPanel:
     marks: tuple[Mark, ...]
 
 
-def draw_intervals(
+def intervals_figure(
     panels: Sequence[MarkPanel],
-    path: str | Path,
-    title: str | None,
     below: str,
     note: str,
     last: int | None = None,
     middle: float | None = None,
-) -> Path:
-    """Writes rows of points to a picture.
-
-    The axis goes from 0 to 1, or in steps to ``last``; ``middle`` is marked by a line.
-    """
-    if not panels:
-        raise GrueError(f"cannot draw {path}: nothing that it shows has a result yet")
-    return save_picture(path, lambda: _draw(panels, title, below, note, last, middle))
-
-
-def _draw(
-    panels: Sequence[MarkPanel],
-    title: str | None,
-    below: str,
-    note: str,
-    last: int | None,
-    middle: float | None,
 ) -> Figure:
+    """Rows of points, on an axis from 0 to 1 or in steps to ``last``; a line marks ``middle``."""
     rows = [[mark.label for mark in panel.marks] for panel in panels]
     alike = all(labels == rows[0] for labels in rows)
     if alike:
         height = HEAD + ROW * len(rows[0])
-        figure, grid, across = panel_grid(len(panels), [note], title, height=height)
+        figure, grid, across = panel_grid(len(panels), [note], None, height=height)
     else:
-        figure, grid, across = panel_column(list(map(len, rows)), ROW, HEAD, title)
+        figure, grid, across = panel_column(list(map(len, rows)), ROW, HEAD)
     for axes, panel, labels in zip(grid, panels, rows, strict=True):
         if middle is not None:
             axes.axvline(middle, color=GREY, linewidth=0.9, linestyle=(0, (3, 2)), zorder=1)
@@ -107,30 +86,16 @@ def _draw(
 
 def _draw_mark(axes: Axes, row: int, mark: Mark) -> None:
     if mark.low is not None and mark.high is not None:
-        axes.plot(
-            [mark.low, mark.high],
-            [row, row],
-            color=mark.colour,
-            linewidth=5,
-            alpha=0.35,
-            solid_capstyle="butt",
-            zorder=2,
-        )
+        bar: dict[str, Any] = {"linewidth": 5, "alpha": 0.35, "solid_capstyle": "butt", "zorder": 2}
+        axes.plot([mark.low, mark.high], [row, row], color=mark.colour, **bar)
     axes.plot(
         mark.points, [row] * len(mark.points), "o", color=mark.colour, markersize=4, alpha=0.6
     )
     if mark.value is not None:
         shape = {"marker": "|", "markersize": 11, "markeredgewidth": 2}
-        style = shape if mark.points else {"marker": "o", "markersize": 5}
-        axes.plot([mark.value], [row], color=mark.colour, zorder=3, clip_on=False, **style)
+        point = shape if mark.points else {"marker": "o", "markersize": 5}
+        axes.plot([mark.value], [row], color=mark.colour, zorder=3, clip_on=False, **point)
     if mark.text:
-        axes.annotate(
-            mark.text,
-            (1, row),
-            xycoords=("axes fraction", "data"),
-            xytext=(4, 0),
-            textcoords="offset points",
-            va="center",
-            size=SMALL,
-            color=GREY,
-        )
+        place: Any = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
+        style: Any = {"va": "center", "size": SMALL, "color": GREY}
+        axes.annotate(mark.text, (1, row), xytext=(4, 0), **place, **style)

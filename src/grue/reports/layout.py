@@ -1,4 +1,4 @@
-"""Where a game's rooms go on a map, and which ways join them."""
+"""The layout of a map: a grid cell for each room, and the ways between them."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Way:
 
 
 def lay_out(rooms: Sequence[Room], start: str) -> dict[str, Place]:
-    """A place for every room, no two alike: where the compass says, or the nearest that is free."""
+    """A grid cell for every room: where the compass points, or the nearest free one."""
     by_name = {room.name: room for room in rooms}
     places: dict[str, Place] = {}
-    for root in (start, *by_name):  # Rooms that no way reaches come last.
+    for root in (start, *by_name):  # Unreachable rooms come last.
         if root in places:
             continue
         east_end = max((column for column, _ in places.values()), default=-2)
@@ -54,7 +54,7 @@ def _nearest_free(wanted: Place, taken: set[Place]) -> Place:
 
 
 def ways(rooms: Sequence[Room]) -> tuple[Way, ...]:
-    """Every way once; those there and back by opposite directions are one."""
+    """Every way once; two exits by opposite directions are one way."""
     exits = {room.name: room.exits for room in rooms}
     found: dict[tuple[str, str], Way] = {}
     for here, leading in exits.items():
@@ -68,7 +68,7 @@ def ways(rooms: Sequence[Room]) -> tuple[Way, ...]:
 
 
 def is_straight(way: Way, places: Mapping[str, Place]) -> bool:
-    """Whether the rooms lie in line, in the way's direction, with none between them."""
+    """Whether the rooms lie in the way's direction with no room between them."""
     east, north = STEPS[way.direction]
     (column, row), there = places[way.here], places[way.there]
     distance = (there[0] - column) * east + (there[1] - row) * north

@@ -1,4 +1,4 @@
-"""A report as one page of HTML: pictures inside it, and nothing that has to be fetched."""
+"""A report as one HTML page with embedded pictures and style."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ import base64
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
+from pathlib import Path
 from typing import Any
 
+from grue.experiments.conditions import usual_settings
 from grue.experiments.records import Record
 from grue.experiments.thinning import SOLVED
 from grue.reports.claims import Judged
 from grue.reports.claims_page import by_subject, missing_words, needs_remark, tally, terms
-from grue.reports.curves import usual_settings
-from grue.reports.page_style import STYLE
 from grue.reports.picture import DOTS, short_number
 from grue.reports.summary import COLUMNS, Named, ResultRow, cells
 from grue.training.config import TrainConfig
 
+STYLE = Path(__file__).with_name("page.css").read_text()
 SIGNS: dict[str, tuple[str, str]] = {
     "holds": ("yes", "✓"),
     "partly": ("partly", "◐"),
@@ -26,7 +27,7 @@ SIGNS: dict[str, tuple[str, str]] = {
     "not yet run": ("open", "·"),
     "not measured": ("open", "·"),
 }
-"""The colour's name and the sign of a verdict."""
+"""The CSS class and the sign of each verdict."""
 ANSWERS = {"yes": "yes", "no": "no", "undecided": "open"}
 NUMERIC = ("steps", "fraction of subtasks", "IQM [95% interval]", "first win", "solved", "score")
 
@@ -39,7 +40,7 @@ class Picture:
 
     @property
     def width(self) -> int:
-        """In a browser's pixels, so that all pictures have letters of one size."""
+        """In CSS pixels, so that all pictures have the same font size."""
         # Bytes 16 to 20 of a PNG file are its width.
         return round(int.from_bytes(self.png[16:20], "big") * 96 / DOTS)
 
@@ -92,9 +93,9 @@ def _results(rows: Sequence[ResultRow]) -> str:
     note = (
         "The fraction of subtasks done in an episode, in the last window of training: mean ± "
         "standard deviation over the seeds; IQM is the mean of the middle half of them, with its "
-        "95% interval; on Zork I of the scores. Steps to "
-        f"the first win and until the moving average first reached {SOLVED:g} are medians over the "
-        "seeds, with how many came to it. The score is that of the last window too."
+        "95% interval (on Zork I, of the scores). The steps to the first win, and until the moving "
+        f"average first reached {SOLVED:g}, are medians over the seeds, with how many got there. "
+        "The score is that of the last window, too."
     )
     return f"<p class=grey>{escape(note)}</p>" + _table(COLUMNS, body)
 
@@ -119,7 +120,7 @@ def _pictures(pictures: Sequence[Picture]) -> str:
 
 
 def _claims(judged: Sequence[Judged]) -> str:
-    """Nothing where no run is one that a claim is about."""
+    """Empty if no claim is about any of the runs."""
     if not any(one.verdict.run for one in judged):
         return ""
     how = "".join(f"<p>{escape(term)}</p>" for term in terms())
@@ -158,9 +159,7 @@ def _claim(judged: Judged) -> str:
 
 
 def _runs(entries: Sequence[Named]) -> str:
-    note = (
-        "Every setting of every run, and where it comes from. Settings in bold are not the paper's."
-    )
+    note = "Every setting and the origin of every run. Settings in bold differ from the paper's."
     return f"<p class=grey>{escape(note)}</p>" + "".join(map(_run, entries))
 
 
@@ -187,7 +186,7 @@ def _run(entry: Named) -> str:
 
 
 def _about_names(record: Record) -> list[str]:
-    """Commit and device first."""
+    """Sorted, with commit and device first."""
     names = {name for about in record.about for name in about}
     return sorted(names, key=lambda name: (name != "commit", name != "device", name))
 
@@ -195,7 +194,7 @@ def _about_names(record: Record) -> list[str]:
 def _short(name: str, value: Any) -> str:
     if value is None:
         return ""
-    # The first ten digits of a hash name it.
+    # Ten digits are enough to identify a hash.
     return str(value)[:10] if name in ("commit", "game_hash") else str(value)
 
 
@@ -211,7 +210,7 @@ def _settings(config: TrainConfig) -> str:
 
 def _told(value: Any) -> str:
     if value is None:
-        return "by the game or agent"
+        return "set by the game or agent"
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:,}" if isinstance(value, int) else str(value)
@@ -221,7 +220,7 @@ def _told(value: Any) -> str:
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """The cells are HTML already."""
+    """The cells are HTML."""
     head = "".join(f"<th>{escape(column)}</th>" for column in columns)
     body = "".join(f"<tr>{''.join(row)}</tr>\n" for row in rows)
     table = f"<table><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table>"

@@ -1,7 +1,7 @@
 """Draws the paper's figures from records, each with its numbers beside it.
 
 FOLDER/NAME.png    the figure
-FOLDER/NAME.json   the numbers in it, and which runs it misses
+FOLDER/NAME.json   its numbers, and which runs are missing
 """
 
 from __future__ import annotations
@@ -22,23 +22,24 @@ from grue.experiments.wishes import Wish, finished, missing, tell_levels, tell_m
 from grue.files import write_atomically
 from grue.games.registry import load
 from grue.reports.bars import draw_bars
-from grue.reports.curves import NAMES, Missing, Panel, draw_panels, learning_curves
-from grue.reports.map_panels import draw_maps
+from grue.reports.curves import NAMES, Missing, Panel, curves_figure, learning_curves
+from grue.reports.game_map import draw_maps
+from grue.reports.picture import save_picture
 from grue.training.config import TrainConfig
 
 COLUMNS = ("figure", "picture", "missing")
 DIGITS = 6
-"""Of the numbers that are written beside a figure."""
+"""Of the numbers in the JSON file."""
 
 
 @dataclass(frozen=True)
 class Drawn:
     figure: Figure
     path: Path | None
-    """None where nothing that it shows has a result yet."""
+    """None where there is no result to draw yet."""
     missing: tuple[TrainConfig, ...]
     seeds: tuple[int, ...]
-    """Those that were asked for."""
+    """The requested seeds."""
 
     def row(self) -> list[str]:
         path = "nothing to draw yet" if self.path is None else str(self.path)
@@ -46,7 +47,7 @@ class Drawn:
 
 
 def draw_figure(figure: Figure, wish: Wish, records: Sequence[Record], folder: Path) -> Drawn:
-    """Draws a figure from the finished runs that there are, with its numbers beside it."""
+    """Draws a figure from the finished runs, and writes its numbers beside it."""
     configs = wish.configs_of(figure)
     lacking = tuple(missing(records, configs))
     found = [record for config in configs if (record := finished(records, config)) is not None]
@@ -72,13 +73,13 @@ def draw_figure(figure: Figure, wish: Wish, records: Sequence[Record], folder: P
 
 
 def _tells(record: Record, figure: Figure) -> bool:
-    """Whether a record has what a figure shows."""
+    """Whether a record has values of what a figure shows."""
     values = record.columns.get(figure.column)
     return values is not None and bool(np.isfinite(values).any())
 
 
 def _drawing(figure: Figure, records: Sequence[Record], path: Path) -> dict[str, Any]:
-    """Draws, and returns what was drawn."""
+    """Draws, and returns the numbers that were drawn."""
     if figure.kind == "maps":
         return _maps(figure, path)
     config = records[0].config
@@ -89,7 +90,7 @@ def _drawing(figure: Figure, records: Sequence[Record], path: Path) -> dict[str,
 
 
 def _bars(figure: Figure, records: Sequence[Record], path: Path) -> dict[str, Any]:
-    """Fractions, or numbers of subtasks."""
+    """Bars of fractions, or of numbers of subtasks."""
     tasks = figure.kind == "tasks"
     subtasks = {record.game: len(load(record.game).subtasks) for record in records}
 
@@ -111,7 +112,7 @@ def _bars(figure: Figure, records: Sequence[Record], path: Path) -> dict[str, An
                 **_place(bar.game),
                 "condition": bar.label,
                 "mean": round(bar.value, DIGITS),
-                "deviation": round(bar.above, DIGITS),
+                "deviation": round(bar.spread, DIGITS),
                 "seeds": list(bar.seeds),
                 "of_seeds": [
                     round(float(values[bar.game, bar.label][seed]), DIGITS) for seed in bar.seeds
@@ -126,7 +127,8 @@ def _curves(figure: Figure, records: Sequence[Record], path: Path) -> dict[str, 
     runs = [run for record in records for run in record.runs()]
     panels = learning_curves(runs, figure.column)
     windows = {record.config.average_over for record in records}
-    draw_panels(panels, path, figure.column, figure.title, windows, _lacking(figure, panels))
+    lacking = _lacking(figure, panels)
+    save_picture(path, lambda: curves_figure(panels, figure.column, figure.title, windows, lacking))
     return {
         "value": NAMES[figure.column],
         "curves": [
@@ -145,7 +147,7 @@ def _curves(figure: Figure, records: Sequence[Record], path: Path) -> dict[str, 
 
 
 def _lacking(figure: Figure, panels: Sequence[Panel]) -> Missing:
-    """What is in the figure's title and not in its panels."""
+    """The conditions and games of a figure that no panel shows."""
     there = {curve.label for panel in panels for curve in panel.curves}
     games = {panel.game for panel in panels}
     levels = [level for level in figure.levels if game_name(level) not in games]
@@ -176,7 +178,7 @@ def _place(game: str) -> dict[str, int | str]:
 
 
 def check_drawn(drawn: Sequence[Drawn], scale: str) -> None:
-    """Refuses to call it a success when there was nothing to draw at all."""
+    """Fails when there was nothing to draw at all."""
     if drawn and all(one.path is None for one in drawn):
         raise GrueError(
             f"nothing that {drawn[0].figure.name} shows has been run yet at the scale {scale}; "

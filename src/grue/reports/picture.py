@@ -1,8 +1,9 @@
-"""What all pictures share: colours, a typeface, and files that are written whole or not at all."""
+"""What all pictures share: fonts, colours and line styles, panels, legends, and atomic files."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 DOTS = 160
-"""To an inch."""
+"""Per inch."""
 FORMATS = (".png", ".svg", ".pdf")
 FONT = "DejaVu Sans"  # Matplotlib brings it along, so pictures are the same everywhere.
 INK, GREY, PAPER = "#22272e", "#6b7480", "#ffffff"
@@ -22,12 +23,55 @@ TITLE, LABEL, SMALL = 11, 9.5, 8.5
 COLOURS = ("#1f6fb4", "#c2491d", "#1e8a5c", "#8a5bb0", "#a97a08", "#3fa7c4", "#b83d6b", "#59636e")
 NOT_RUN = "not run"
 DASHES = ("solid", (0, (3, 1.3)), (0, (1.2, 1.2)))
+HATCHES = ("", "////", "....")
+"""Like the dashes, used where there are more conditions than colours."""
+HUES = {
+    "": ("#86b8e0", "#1f6fb4"),
+    " + oracle": ("#c8a8e2", "#8a5bb0"),
+    " + dropout": ("#e3c06a", "#a97a08"),
+    " + masking": ("#83cca9", "#1e8a5c"),
+    " + cqlh": ("#f2a583", "#c2491d"),
+    " + acqlh": ("#ea9fbc", "#b83d6b"),
+}
+"""A hue for each gate: light for drqn, dark for sc."""
+FIXED = {
+    **{f"drqn{gate}": light for gate, (light, _) in HUES.items()},
+    **{f"sc{gate}": dark for gate, (_, dark) in HUES.items()},
+    **{"tabular + oracle": "#b0b8c1", "li-tabular + oracle": "#69737e", "ae-dqn": INK},
+}
+"""The colour of each of the paper's conditions, the same in every picture."""
+
+
+@dataclass(frozen=True)
+class Style:
+    colour: str
+    turn: int = 0
+    """How often all colours were used before."""
+
+    @property
+    def line(self) -> dict[str, Any]:
+        return {"color": self.colour, "linestyle": DASHES[self.turn % len(DASHES)]}
+
+    @property
+    def bar(self) -> dict[str, Any]:
+        return {"facecolor": self.colour, "hatch": HATCHES[self.turn % len(HATCHES)]}
+
+
+def styles_of(labels: Sequence[str]) -> dict[str, Style]:
+    """Styles of some conditions, in their order. Other conditions than the paper's share what is
+    left of the colours."""
+    fixed = {label: Style(FIXED[label]) for label in labels if label in FIXED}
+    used = {style.colour for style in fixed.values()}
+    free = [colour for colour in COLOURS if colour not in used]
+    others = [label for label in dict.fromkeys(labels) if label not in fixed]
+    rest = {label: Style(free[i % len(free)], i // len(free)) for i, label in enumerate(others)}
+    return {label: (fixed | rest)[label] for label in dict.fromkeys(labels)}
 
 
 def save_picture(path: str | Path, draw: Callable[[], Figure]) -> Path:
     """Draws to a ``.png``, ``.svg`` or ``.pdf`` file and returns its path.
 
-    The same figure gives the same file, whenever it is drawn.
+    The same figure always gives the same bytes.
     """
     import matplotlib
 
@@ -69,7 +113,7 @@ def panel_grid(
     share_y: bool = True,
     height: float | None = None,
 ) -> tuple[Figure, list[Axes], int]:
-    """A figure, its panels, and how many columns its legend has."""
+    """A figure, its panels, and the number of columns of its legend."""
     columns = _columns(panels)
     rows = -(-panels // columns)
     width, usual = (6.6, 3.6) if panels == 1 else (4.0, 2.7)
@@ -84,12 +128,10 @@ def panel_grid(
     return figure, grid[:panels], across
 
 
-def panel_column(
-    rows: Sequence[int], row: float, head: float, title: str | None
-) -> tuple[Figure, list[Axes], int]:
-    """The same for panels one below the other, each with its rows; the heights are in inches."""
-    height = sum(head + row * count for count in rows) + 0.65 + (0.35 if title else 0.0)
-    figure = new_figure(6.6, height, title)
+def panel_column(rows: Sequence[int], row: float, head: float) -> tuple[Figure, list[Axes], int]:
+    """The same with panels below each other, each with some rows. Sizes are in inches."""
+    height = sum(head + row * count for count in rows) + 0.65
+    figure = new_figure(6.6, height, None)
     grid = figure.subplots(len(rows), 1, squeeze=False, height_ratios=rows)
     return figure, list(grid.flatten()), 1
 
@@ -99,7 +141,7 @@ def _columns(panels: int) -> int:
 
 
 def dress(axes: Axes) -> None:
-    """The look of a plot: light lines across, no box."""
+    """Light horizontal grid lines, no box."""
     axes.grid(axis="y", color="#e3e7ec", linewidth=0.8)
     axes.set_axisbelow(True)
     axes.tick_params(labelsize=SMALL, colors=GREY, length=3)
@@ -108,7 +150,7 @@ def dress(axes: Axes) -> None:
 
 
 def dress_steps(axes: Axes, last: float | int) -> None:
-    """The same with training steps below, from 0 on."""
+    """``dress`` with an x axis of training steps from 0."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     axes.set_xlim(0, last)
@@ -123,7 +165,7 @@ def head_panel(axes: Axes, title: str, note: str = "") -> None:
 
 
 def label_axes(grid: Sequence[Axes], below: str, beside: str) -> None:
-    """Names the axes, once for each row and column of panels."""
+    """Labels the axes, once for each row and column of panels."""
     columns = _columns(len(grid))
     for axes in grid[::columns]:
         axes.set_ylabel(beside, size=LABEL, color=INK)
@@ -132,7 +174,7 @@ def label_axes(grid: Sequence[Axes], below: str, beside: str) -> None:
 
 
 def legend_columns(texts: Sequence[str], width: float | int) -> int:
-    """As many as fit beside each other, evenly filled; the width is in inches."""
+    """The number of legend columns that fit into a width in inches, evenly filled."""
     longest = max(map(len, texts), default=0) * 0.075 + 0.55
     rows = -(-max(len(texts), 1) // max(1, int(width / longest)))
     return -(-max(len(texts), 1) // rows)
@@ -141,7 +183,7 @@ def legend_columns(texts: Sequence[str], width: float | int) -> int:
 def draw_legend(
     figure: Figure, handles: Sequence[Any], texts: Sequence[str], columns: int, note: str
 ) -> None:
-    """Below the panels, with a note on how to read them."""
+    """Draws a legend below the panels, titled by a note on how to read them."""
     legend = figure.legend(
         handles,
         texts,
@@ -159,11 +201,15 @@ def draw_legend(
     legend.get_title().set_color(GREY)
 
 
-def count_seeds(counts: Sequence[int]) -> str:
-    least, most = min(counts), max(counts)
-    if least != most:
-        return f"{least} to {most} seeds"
-    return "1 seed" if most == 1 else f"{most} seeds"
+def legend_texts(labels: Iterable[str], seeds: Sequence[tuple[str, int]]) -> list[str]:
+    """Conditions with their numbers of seeds: "sc (3 to 5 seeds)", "drqn (not run)"."""
+    return [f"{label} ({_seeds([n for name, n in seeds if name == label])})" for label in labels]
+
+
+def _seeds(counts: Sequence[int]) -> str:
+    if len(set(counts)) > 1:
+        return f"{min(counts)} to {max(counts)} seeds"
+    return NOT_RUN if not counts else "1 seed" if counts[0] == 1 else f"{counts[0]} seeds"
 
 
 def short_number(value: float | int) -> str:

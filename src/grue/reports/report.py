@@ -1,4 +1,4 @@
-"""What ``grue report`` does: reads runs and records, draws, tests the claims, writes one page."""
+"""``grue report``: reads runs and records, draws figures, tests the claims, writes one page."""
 
 from __future__ import annotations
 
@@ -29,24 +29,23 @@ def write_report(
     figures: Path | None = None,
     claims_from: Path | None = None,
 ) -> list[Path]:
-    """Writes what is asked for and returns where it is.
+    """Writes the requested files and returns their paths.
 
-    ``output`` is the page, ``claims`` the page of claims alone, and ``figures`` a folder for the
-    pictures, each with its numbers beside it. ``claims_from`` is a file of other claims than the
-    paper's.
+    ``output`` is the HTML page, ``claims`` a Markdown page of the claims alone, ``figures`` a
+    folder for the pictures and their numbers. ``claims_from`` is a TOML file of your own claims.
     """
     for path in (output, claims):
         if path is not None:
             check_is_file(path)
     if figures is not None and figures.exists() and not figures.is_dir():
-        raise UsageError(f"{figures} is no folder; give another --figures")
+        raise UsageError(f"{figures} is not a folder; give another --figures")
     tested = read_claims(claims_from)
     records = read_records(paths)
     entries = named(records)
     judged = judge(records, tested)
     written = []
     if claims is not None:
-        command = f"grue report {_list(paths)} --claims {claims}"
+        command = f"grue report {' '.join(map(str, paths))} --claims {claims}"
         if claims_from is not None:
             command += f" --claims-from {claims_from}"
         written.append(_write(claims, claims_page(judged, command)))
@@ -62,7 +61,7 @@ def write_report(
 
 
 def more_figures(entries: Sequence[Named], folder: Path) -> list[Picture]:
-    """Draws what the paper does not show, each with its numbers in a file beside it."""
+    """Draws the figures beyond the paper's, and writes their numbers beside them."""
     made = []
     for drawing in drawings(entries):
         path = drawing.draw(folder / f"{drawing.name}.png")
@@ -72,7 +71,7 @@ def more_figures(entries: Sequence[Named], folder: Path) -> list[Picture]:
 
 
 def paper_figures(records: Sequence[Record], folder: Path) -> list[Picture]:
-    """Draws the paper's figures that have runs, each at the first scale that it has any at."""
+    """Draws the paper's figures that have runs, each at the first scale with any."""
     wishes = [Wish(tuple(f for f in FIGURES.values() if f.conditions), s) for s in SCALES.values()]
     found = []
     for figure in wishes[0].figures:
@@ -96,7 +95,7 @@ def _picture(drawn: Drawn, path: Path, wish: Wish) -> Picture:
 
 @contextmanager
 def _folder(figures: Path | None) -> Iterator[Path]:
-    """The given folder, or one that goes away again."""
+    """The given folder, or a temporary one."""
     if figures is not None:
         figures.mkdir(parents=True, exist_ok=True)
         yield figures
@@ -112,7 +111,3 @@ def _write(path: Path, text: str) -> Path:
     except OSError as error:
         raise GrueError(f"cannot write {path}: {error.strerror}") from None
     return path
-
-
-def _list(paths: Sequence[Path]) -> str:
-    return " ".join(map(str, paths))

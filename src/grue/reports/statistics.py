@@ -1,10 +1,10 @@
-"""What few runs can tell: aggregates with the uncertainty of their seeds.
+"""Statistics for few runs: aggregates with bootstrap intervals over the seeds.
 
 After Agarwal et al. (2021), *Deep Reinforcement Learning at the Edge of the Statistical Precipice*:
 interquartile means, the probability of improvement, and intervals from a stratified bootstrap,
-which draws the runs of each game anew, with replacement, from the runs of that game.
+which resamples the runs of each game with replacement.
 
-Everywhere a stratum is the values of one condition's seeds on one game. nan is left out.
+A stratum holds the values of one condition's seeds on one game. nan is ignored.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ RESAMPLES = 10_000
 CONFIDENCE = 0.95
 SEED = 0
 TRIM = 0.25
-"""The share that an interquartile mean leaves out at each end."""
+"""The share of the values that an interquartile mean drops at each end."""
 Strata = Sequence[np.ndarray]
 
 
@@ -38,14 +38,14 @@ class Estimate:
 
 
 def trimmed_mean(values: np.ndarray) -> np.ndarray:
-    """Along the last axis, without the quarter of the values at each end, rounded down."""
+    """The mean along the last axis without a quarter of the values (rounded down) at each end."""
     count = values.shape[-1]
     cut = int(TRIM * count)
     return np.asarray(np.sort(values, axis=-1)[..., cut : count - cut].mean(-1))
 
 
 def interquartile_mean(strata: Strata, resamples: int = RESAMPLES, seed: int = SEED) -> Estimate:
-    """The IQM of all runs on all games together."""
+    """The interquartile mean over the runs of all games."""
 
     def pooled(drawn: Strata) -> np.ndarray:
         return trimmed_mean(np.concatenate(drawn, axis=-1))
@@ -56,7 +56,7 @@ def interquartile_mean(strata: Strata, resamples: int = RESAMPLES, seed: int = S
 def mean_difference(
     ours: Strata, theirs: Strata, resamples: int = RESAMPLES, seed: int = SEED
 ) -> Estimate:
-    """How much larger our mean is, averaged over the games."""
+    """Our mean minus theirs, averaged over the games."""
     _check_paired(ours, theirs)
 
     def difference(x: Strata, y: Strata) -> np.ndarray:
@@ -83,15 +83,15 @@ def probability_of_improvement(
 
 @dataclass(frozen=True)
 class StepsToSolve:
-    """When the seeds of a condition came to something; a seed that never did came last."""
+    """The steps after which seeds reached something; a seed that never did counts as last."""
 
     reached: tuple[int, ...]
-    """The steps of those that did, sorted."""
+    """The steps of the seeds that did, sorted."""
     seeds: int
 
     @property
     def median(self) -> float | None:
-        """Over all seeds; None where it is a seed that never came to it."""
+        """Over all seeds; None if half of them or more never got there."""
         never = [math.inf] * (self.seeds - len(self.reached))
         middle = float(np.median([*self.reached, *never])) if self.seeds else math.inf
         return middle if math.isfinite(middle) else None
@@ -102,7 +102,7 @@ def steps_to_solve(steps: Sequence[int | None]) -> StepsToSolve:
 
 
 def _wins(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
-    """The share of pairs that ours win, along the last axes."""
+    """The share of pairs in which ours is larger, along the last axes."""
     x, y = ours[..., :, None], theirs[..., None, :]
     return ((x > y) + 0.5 * (x == y)).mean((-2, -1))
 
@@ -110,7 +110,7 @@ def _wins(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
 def _estimate(
     statistic: Callable[..., np.ndarray], samples: Sequence[Strata], resamples: int, seed: int
 ) -> Estimate:
-    """A statistic of some samples, with the percentile interval of its bootstrap."""
+    """A statistic with its bootstrap percentile interval."""
     rng = np.random.default_rng(seed)
     drawn = [[_draw(rng, stratum, resamples) for stratum in strata] for strata in samples]
     tail = 50 * (1 - CONFIDENCE)
@@ -127,12 +127,12 @@ def _known(strata: Strata) -> list[np.ndarray]:
     known = [np.asarray(stratum, float) for stratum in strata]
     known = [stratum[np.isfinite(stratum)] for stratum in known]
     if not known or not all(len(stratum) for stratum in known):
-        raise UsageError("a statistic needs at least one run of each game, and there is none")
+        raise UsageError("a statistic needs at least one run of each game")
     return known
 
 
 def _check_paired(ours: Strata, theirs: Strata) -> None:
     if len(ours) != len(theirs):
         raise UsageError(
-            f"conditions are compared on the same games, not on {len(ours)} and {len(theirs)}"
+            f"conditions are compared on the same games, not on {len(ours)} and {len(theirs)} games"
         )

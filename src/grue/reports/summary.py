@@ -1,4 +1,4 @@
-"""Records side by side: what to call them, and the table of what they came to."""
+"""Labels that tell records apart, and the table of results."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from grue.experiments.conditions import describe, switches_of
 from grue.experiments.records import Record
 from grue.games.zmachine import zork
-from grue.reports.curves import describe, switches_of
 from grue.reports.picture import short_number
 from grue.reports.statistics import Estimate, StepsToSolve, interquartile_mean, steps_to_solve
 from grue.training.config import TrainConfig, all_settings
@@ -18,12 +18,12 @@ from grue.training.config import TrainConfig, all_settings
 NOTHING = "–"
 UNFINISHED = "unfinished"
 MOST_SETTINGS = 3
-"""In a label."""
+"""In a label; further ones are only counted."""
 
 
 @dataclass(frozen=True)
 class Named:
-    """A record, and a label that no other record of its game has."""
+    """A record with a label that is unique on its game."""
 
     label: str
     record: Record
@@ -42,9 +42,9 @@ class Named:
 
 
 def named(records: Sequence[Record]) -> tuple[Named, ...]:
-    """Labels tell agent and gate; where records of one game share them, the settings in which
-    these differ, then how many steps they were to be trained, and at last where they were read.
-    Seeds that are not finished are not mixed with others that are."""
+    """Labels records by agent and gate. Where these are the same on a game, the label adds the
+    settings that differ, then the planned steps, then the file. Finished and unfinished seeds
+    become separate records."""
     records = [part for record in records for part in _parts(record)]
     groups: dict[tuple[str, str], list[TrainConfig]] = {}
     for record in records:
@@ -79,7 +79,7 @@ def _parts(record: Record) -> list[Record]:
 
 
 def _short(label: str) -> str:
-    """At most three settings: more would leave a picture no room."""
+    """A label with at most three settings, to leave room in pictures."""
     parts = label.split(", ")
     if len(parts) <= MOST_SETTINGS + 1:
         return label
@@ -103,7 +103,7 @@ def games_of(entries: Sequence[Named]) -> list[str]:
 
 
 def labels_of(entries: Sequence[Named]) -> list[str]:
-    """In the order of the records: agents and gates as they are listed."""
+    """In the order in which agents and gates are registered."""
     return list(dict.fromkeys(entry.label for entry in sorted(entries, key=_order)))
 
 
@@ -116,22 +116,22 @@ def _order(entry: Named) -> tuple:
 
 @dataclass(frozen=True)
 class ResultRow:
-    """What a condition came to on a game."""
+    """The result of a condition on a game."""
 
     game: str
     label: str
     steps: int
-    """As far as all seeds have come."""
+    """How far all seeds were trained."""
     planned: int
     seeds: tuple[int, ...]
-    """Those that have finished an episode."""
+    """Those with a finished episode."""
     mean: float
     deviation: float
     iqm: Estimate
     first_win: StepsToSolve | None
     solved: StepsToSolve | None
     scores: np.ndarray
-    """Of the seeds, at the end; none where the record has no scores."""
+    """The final score of each seed; empty where the record has no scores."""
 
     @property
     def by_score(self) -> bool:
@@ -178,7 +178,7 @@ def _has_score(record: Record) -> bool:
 
 
 def cells(row: ResultRow) -> tuple[str, ...]:
-    """A row as texts, one for each of ``COLUMNS``."""
+    """The texts of a row, one for each of ``COLUMNS``."""
     whole = row.steps >= row.planned
     known = len(row.scores) > 0
     middle = interquartile_mean([row.scores]) if row.by_score and known else row.iqm
@@ -198,17 +198,17 @@ def cells(row: ResultRow) -> tuple[str, ...]:
 
 
 def _spread(mean: float, deviation: float, seeds: Sequence[int], digits: int) -> str:
-    """One seed deviates from nothing."""
+    """Mean ± deviation; one seed has no deviation."""
     return f"{mean:.{digits}f}" + (f" ± {deviation:.{digits}f}" if len(seeds) > 1 else "")
 
 
 def told_by_score(game: str) -> bool:
-    """A game made for people has one subtask, to win, and no agent comes near it."""
+    """Whether the score is the result, because the only subtask is to win and no agent does."""
     return game == zork.NAME
 
 
 def spoken_steps(steps: StepsToSolve | None) -> str:
-    """ "120k (4 of 5)": the median, and how many seeds came to it at all."""
+    """ "120k (4 of 5)": the median, and how many seeds got there."""
     if steps is None:
         return NOTHING
     middle = "never" if steps.median is None else short_number(steps.median)

@@ -1,7 +1,4 @@
-"""How a claim is tested on records: by small tests, whose answers add up to a verdict.
-
-The tests themselves are in criteria.py.
-"""
+"""Verdicts: how the outcomes of a claim's tests decide it. The tests are in criteria.py."""
 
 from __future__ import annotations
 
@@ -17,11 +14,11 @@ from grue.experiments.wishes import finished
 from grue.training.config import TrainConfig
 
 LEAST_SEEDS = 3
-"""Fewer finished runs of a condition are no test."""
+"""A condition with fewer finished runs is not tested."""
 PAPER, SHORT = SCALES["paper"], SCALES["short"]
-"""Whose runs count: those of the first that a game has enough of."""
+"""The scales whose runs count. A game uses the first of which it has enough runs."""
 Answer = Literal["yes", "no", "undecided"]
-"""Undecided where the runs allow for both."""
+"""Undecided where the runs allow both."""
 Word = Literal["holds", "partly", "does not hold", "undecided", "not yet run", "not measured"]
 
 
@@ -47,7 +44,7 @@ class Cell:
 @dataclass(frozen=True)
 class Outcome:
     answer: Answer | None
-    """None where its runs are not there."""
+    """None where runs are missing."""
     numbers: str
 
 
@@ -55,7 +52,7 @@ NOT_YET = Outcome(None, "")
 
 
 class Data:
-    """The records that tests go by: finished runs, those of one game all at one scale."""
+    """The records that tests use: finished runs, all runs of a game at one scale."""
 
     def __init__(self, records: Sequence[Record]) -> None:
         self._records = records
@@ -63,7 +60,7 @@ class Data:
         self._scales: dict[int | str, Scale] = {}
 
     def scale(self, level: int | str) -> Scale:
-        """The paper's, or the short one where a game has enough runs only of that."""
+        """The paper's scale, or short if a game has enough runs only at that one."""
         if level not in self._scales:
             found = [_scale_of(r) for r in self._records if r.game == game_name(level)]
             short = SHORT in found and PAPER not in found
@@ -92,25 +89,24 @@ def _scale_of(record: Record) -> Scale | None:
 
 
 class Test(ABC):
-    """Something that is true of some cells or is not."""
+    """A statement about some cells that records can confirm or refute."""
 
-    __test__ = False
-    """Nothing for pytest."""
+    __test__ = False  # For pytest, which would collect it.
 
     @property
     @abstractmethod
     def cells(self) -> tuple[Cell, ...]:
-        """What it needs."""
+        """The conditions and games that it needs."""
 
     @abstractmethod
     def __str__(self) -> str:
-        """What must be so."""
+        """The statement."""
 
     @abstractmethod
     def run(self, data: Data) -> Outcome: ...
 
     def settled(self, outcome: Outcome) -> bool:
-        """Whether nothing that is missing could change it."""
+        """Whether missing runs cannot change the outcome."""
         return False
 
 
@@ -119,11 +115,11 @@ class Verdict:
     outcomes: tuple[Outcome, ...]
     missing: tuple[Cell, ...]
     scale: Scale = PAPER
-    """At which its runs were made."""
+    """The scale of its runs."""
 
     @property
     def word(self) -> Word:
-        """Of the tests whose runs are there; without any test, nothing is measured for it."""
+        """The verdict by the tests that have runs; "not measured" for a claim without tests."""
         if not self.outcomes:
             return "not measured"
         answers = {outcome.answer for outcome in self.outcomes} - {None}
@@ -141,7 +137,7 @@ class Verdict:
 
     @property
     def open(self) -> bool:
-        """Whether it stands so far, and more runs may change it."""
+        """Whether missing runs may still change it."""
         return bool(self.run and self.missing)
 
     def __str__(self) -> str:
