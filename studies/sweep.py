@@ -139,7 +139,7 @@ def told(change: dict[str, Any]) -> str:
 
 
 def arguments(name: str, about: str | None) -> argparse.ArgumentParser:
-    """What benchmarks of many small runs take; their results are in a folder of this name."""
+    """The options of studies of many small runs; their results are in a folder of this name."""
     parser = argparse.ArgumentParser(description=(about or "").split("\n", 1)[0])
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--out", type=Path, default=Path("results") / name)
@@ -160,7 +160,7 @@ def keep(
     if not given.only_table:
         so_far = path.with_suffix(".jsonl")
         rows = on_all_cores(train, chosen, so_far)
-        typed = " ".join(["python", f"benchmarks/{name}.py", *sys.argv[1:]])
+        typed = " ".join(["python", f"studies/{name}.py", *sys.argv[1:]])
         path.write_text(json.dumps({"command": typed, "rows": rows}, indent=1) + "\n")
         so_far.unlink()
     text = table(json.loads(path.read_text())["rows"])
