@@ -217,9 +217,7 @@ def test_two_settings_of_one_name_are_refused(own_parts: None) -> None:
         UsageError, match="two of sample, clashing, none have a setting 'share'; rename one"
     ):
         TrainConfig(agent="sample", gate="clashing")
-    with pytest.raises(
-        UsageError, match="have a setting 'steps'; rename one"
-    ):
+    with pytest.raises(UsageError, match="have a setting 'steps'; rename one"):
         TrainConfig(gate="loop")
     assert TrainConfig(agent="sample").share == 0.5
     assert TrainConfig(agent="tabular", gate="clashing", share=0.75).share == 0.75
