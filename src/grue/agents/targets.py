@@ -47,6 +47,13 @@ def next_value(
     return gates.value(gate, after)
 
 
+def of_action(
+    values: Float[Array, "*batch commands"], action: Int[Array, "*batch"]
+) -> Float[Array, "*batch"]:
+    """The value of the command that was taken."""
+    return jnp.take_along_axis(values, action[..., None], axis=-1)[..., 0]
+
+
 def squared_error(
     target: Float[Array, "*batch"], q_t: Float[Array, "*batch"]
 ) -> Float[Array, "*batch"]:

@@ -210,10 +210,7 @@ def _program(env: Environment, agent: Agent) -> Callable[..., Trace]:
     top = min(TOP, len(env.commands))
 
     def episode(
-        state: AgentState,
-        parameters: RunParameters,
-        epsilon: Float[Array, ""],
-        key: PRNGKeyArray,
+        state: AgentState, parameters: RunParameters, epsilon: Float[Array, ""], key: PRNGKeyArray
     ) -> Trace:
         def step(before: Episode, _: None) -> tuple[Episode, Trace]:
             decision, action, forced = decide(env, agent, state, parameters, epsilon, key, before)
