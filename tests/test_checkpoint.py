@@ -224,7 +224,7 @@ def rewrite(path: Path, **changes: Any) -> None:
 
 def test_another_content_with_right_checksums(path: Path) -> None:
     rewrite(path, count=np.array(4, np.int32))
-    refused(path, "its digest is another")
+    refused(path, "its digest is wrong")
 
 
 def test_objects_are_never_loaded(path: Path) -> None:

@@ -193,7 +193,7 @@ def test_a_folder_that_is_not_as_it_was_is_not_touched(folder: Path) -> None:
         RunFolder(folder, 0, refuse)
     assert (folder / "metrics.jsonl").read_bytes() == before
     assert checkpoint.saved_steps(folder / "checkpoint") == [300]
-    with pytest.raises(grue.UsageError, match="another process has made it meanwhile"):
+    with pytest.raises(grue.UsageError, match="another process has just created it"):
         create(folder, CONFIG, ABOUT)
     RunFolder(folder, 300).close()
 

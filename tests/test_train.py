@@ -208,8 +208,8 @@ def test_a_full_disk(where: str, counting, tmp_path: Path, monkeypatch, capsys) 
     assert (code, out) == (1, "")
     file = folder / "checkpoint" / "step-000000600.npz" if where == "checkpoint" else folder
     assert line == (
-        f"grue: {file}: No space left on device; what was saved before is whole: "
-        "mend this and go on with --resume"
+        f"grue: {file}: No space left on device; earlier checkpoints are intact: "
+        "fix this and go on with --resume"
     )
     assert len(calls) == 3
     assert saved_steps(folder / "checkpoint") == [200, 400]

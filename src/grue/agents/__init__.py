@@ -1,4 +1,4 @@
-"""What plays: pure functions from what was seen to a command, and from memory to better weights."""
+"""Agents, gates and explorers."""
 
-# Whichever part is imported first, the built-in ones are registered in the same order.
+# Registers the built-in parts in the same order, whichever module is imported first.
 from grue.agents import catalogue as catalogue

@@ -1,13 +1,12 @@
-"""AE-DQN (Zahavy et al. 2018, Learn What Not to Learn): Q-learning that leaves commands out.
+"""AE-DQN (Zahavy et al. 2018, Learn What Not to Learn): Q-learning with action elimination.
 
-A state is what look and inventory print, now and in the last few steps. One convolutional network
-learns Q from single steps; another, E, learns which commands do nothing, and its features carry a
-linear bandit for each command, which decides what is left out of play and of the targets
-(``elimination.py``).
+A state is the output of look and inventory at the last few steps. One convolutional network learns
+Q from single steps. Another, E, learns which commands do nothing. Linear bandits on E's features
+decide which commands are eliminated, in play and in the targets (``elimination.py``).
 
-The bandits are solved when the target network is copied. Until then each update counts some steps
-of the memory for the next solution, with the features that E had at the last one, so that by then
-the memory has been gone through evenly.
+The bandits are solved when the target network is copied. In between, each update adds some steps of
+the replay memory to the next bandits' sums, spread evenly over the memory. Their features are those
+of E at the last solution.
 """
 
 from __future__ import annotations
@@ -27,6 +26,7 @@ from grue.agents.agent import Agent, AgentState, Decision, Episode, RunParameter
 from grue.agents.convolution import ConvolutionNetwork, ConvolutionSizes, TextConvolution
 from grue.agents.elimination import Bandit, Tally, with_constant
 from grue.agents.kernels.adam import moved, moved_all, rates
+from grue.agents.optimiser import clip_factor
 from grue.agents.registry import Metric, Setup, register
 from grue.agents.replay import EpisodicReplay, ReplayStep
 from grue.agents.settings import ReplaySettings, setting
@@ -34,17 +34,17 @@ from grue.engine.step import Step
 from grue.games.tokens import PADDING
 
 DROPOUT = 0.5
-"""Of E's features while it learns, as in the authors' program."""
+"""On E's features, as in the authors' program."""
 NO_STEP = -1
-"""The command of a row that was only seen, after the last step of an episode."""
+"""The command of the row after the last step of an episode."""
 
 State = Int[Array, "history words"]
-"""The texts of the last states, the newest last; empty ones before the first."""
+"""The texts of the last states, the newest last; padding before the first."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EliminationSettings(ReplaySettings):
-    """Sizes and constants are those of its authors' program (docs/agents.md)."""
+    """The defaults are those of the authors' program (docs/agents.md)."""
 
     state_words: int = setting(128, "words of look and inventory; the rest is cut off", above=0)
     state_history: int = setting(4, "last states that it sees", above=0)
@@ -58,7 +58,7 @@ class EliminationSettings(ReplaySettings):
 
 
 class Moments(NamedTuple):
-    """Of Adam."""
+    """The state of Adam."""
 
     count: Int[Array, ""]
     first: ConvolutionNetwork
@@ -66,13 +66,13 @@ class Moments(NamedTuple):
 
 
 class Study(NamedTuple):
-    """The next solution in the making."""
+    """The sums of the next bandits."""
 
     encoder: TextConvolution
-    """The features that are counted."""
+    """Computes their features."""
     tally: Tally
     done: Int[Array, ""]
-    """Updates that have counted."""
+    """Updates that have added to the sums."""
 
 
 class Learned(NamedTuple):
@@ -86,7 +86,7 @@ class Learned(NamedTuple):
     eliminator_moments: Moments
     study: Study
     encoder: TextConvolution
-    """Of E⁻; its last layer is the bandit."""
+    """Of E⁻, whose last layer is the bandit."""
     bandit: Bandit
 
 
@@ -102,7 +102,7 @@ class Batch(NamedTuple):
 
 
 class EliminationAgent(Agent):
-    """Its memory in an episode is the state it is in."""
+    """Its memory in an episode is the current state."""
 
     def __init__(self, setup: Setup) -> None:
         env, settings = setup.env, setup.settings
@@ -122,27 +122,25 @@ class EliminationAgent(Agent):
         self.first_state = np.concatenate([empty, first[None]])
 
     def describe(self, game: Any) -> Int[Array, " words"]:
-        """What look and inventory print, as one text without gaps; its end may be cut off."""
+        """The output of look and inventory as one text, without padding inside, cut to length."""
         words = jnp.concatenate([self.env.look(game), self.env.inventory(game)])
         place = jnp.where(words == PADDING, self.length, jnp.cumsum(words != PADDING) - 1)
         text = jnp.full(self.length, PADDING, jnp.int32)
         return text.at[place].set(words.astype(jnp.int32), mode="drop")
 
     def init(self, key: PRNGKeyArray) -> AgentState:
-        settings = self.settings
+        settings, sizes = self.settings, self.elimination_sizes
         for_values, for_eliminator = jax.random.split(key)
-        sizes = self.elimination_sizes
         values = ConvolutionNetwork(self.value_sizes, for_values)
         eliminator = ConvolutionNetwork(sizes, for_eliminator)
         shape = sizes.commands, sizes.features + 1
-        tally = elimination.empty_tally(*shape)
         learned = Learned(
             values=values,
             target=values,
             eliminator=eliminator,
             value_moments=_moments(values),
             eliminator_moments=_moments(eliminator),
-            study=Study(eliminator.encoder, tally, jnp.int32(0)),
+            study=Study(eliminator.encoder, elimination.empty_tally(*shape), jnp.int32(0)),
             encoder=eliminator.encoder,
             bandit=elimination.unsolved(*shape, settings.elimination_ridge),
         )
@@ -159,36 +157,30 @@ class EliminationAgent(Agent):
         epsilon: Float[Array, ""],
         key: PRNGKeyArray,
     ) -> tuple[AgentState, Decision]:
-        """ε-greedy on what is not eliminated, within the gate."""
+        """ε-greedy on the commands that the gate allows and that are not eliminated."""
         learned: Learned = state.learned
         gate_key, choice_key = jax.random.split(key)
         now = episode.memory[None]
         values = learned.values(now)[0]
         middle, kept = self.judge(learned, now)
-        admissibility = 1.0 - jnp.clip(middle[0], 0.0, 1.0)
-        gated = self.gates.candidates(
-            gate_key, parameters, admissibility, episode.seen.admissible_set
-        )
+        belief, possible = 1.0 - jnp.clip(middle[0], 0.0, 1.0), episode.seen.admissible_set
+        gated = self.gates.candidates(gate_key, parameters, belief, possible)
         both = gated & kept[0]
         candidates = jnp.where(both.any(), both, gated)
         action = gating.choose(choice_key, values, candidates, epsilon)
-        return state, Decision(
-            action, episode.memory, jnp.int32(0), candidates, values, admissibility
-        )
+        return state, Decision(action, episode.memory, jnp.int32(0), candidates, values, belief)
 
     def judge(
         self, learned: Learned, states: Int[Array, "rows history words"]
     ) -> tuple[Float[Array, "rows commands"], Bool[Array, "rows commands"]]:
         """E⁻: the expected signal of each command, and which are not eliminated."""
-        settings = self.settings
         features = with_constant(learned.encoder(states))
-        middle, half_width = elimination.interval(
-            learned.bandit, features, settings.elimination_confidence
-        )
-        return middle, elimination.allowed(middle, half_width, settings.elimination_threshold)
+        confidence = self.settings.elimination_confidence
+        middle, half_width = elimination.interval(learned.bandit, features, confidence)
+        return middle, elimination.allowed(middle, half_width, self.settings.elimination_threshold)
 
     def perceive(self, memory: State, game: Any, seen: Step) -> State:
-        """The state that the step led to."""
+        """The state after the step."""
         return jnp.concatenate([memory[1:], self.describe(game)[None]])
 
     def observe(
@@ -218,7 +210,7 @@ class EliminationAgent(Agent):
     def update(
         self, state: AgentState, parameters: RunParameters, key: PRNGKeyArray
     ) -> tuple[Learned, Told]:
-        """A minibatch for Q and E, and more of the memory for the bandits."""
+        """Learns Q and E from a batch, and adds steps to the sums of the bandits."""
         for_batch, for_dropout = jax.random.split(key)
         with jax.named_scope("sample"):
             batch = self.sample(state.kept, for_batch)
@@ -227,7 +219,7 @@ class EliminationAgent(Agent):
             return learned._replace(study=self.study(learned.study, state.kept)), told
 
     def sample(self, memory: EpisodicReplay, key: PRNGKeyArray) -> Batch:
-        """Single steps: an episode, then a step of it, each as likely as another."""
+        """Samples an episode uniformly, then one of its steps."""
         draws = jax.random.uniform(key, (2, self.settings.batch_size))
         first, steps = replay.draw(memory.whole, draws[0])
         number = first + (draws[1] * steps).astype(jnp.int32)
@@ -244,11 +236,11 @@ class EliminationAgent(Agent):
     def recall(
         self, memory: EpisodicReplay, numbers: Int[Array, " rows"]
     ) -> Int[Array, "rows history words"]:
-        """The states in some rows, as they were when they were met."""
+        """The states of some rows, with their history."""
         back = jnp.arange(self.settings.state_history)[::-1]
         earlier = numbers[:, None] - back
         rows = replay.rows(memory, earlier)
-        # A row without a step is the end of the episode before.
+        # A row without a command ends the previous episode.
         same = (back == 0) | ((rows.action != NO_STEP) & (earlier >= _oldest(memory)))
         same = jnp.cumprod(same[:, ::-1], axis=1)[:, ::-1] == 1
         return jnp.where(same[..., None], rows.observation, PADDING)
@@ -258,14 +250,15 @@ class EliminationAgent(Agent):
         y = self.targets(learned, batch)
 
         def value_loss(network: ConvolutionNetwork) -> Float[Array, ""]:
-            q_t = _of_action(network(batch.state), batch.action)
+            q_t = targets.of_action(network(batch.state), batch.action)
             error = targets.huber_error if self.settings.huber else targets.squared_error
             return error(y, q_t).mean()
 
         def signal_loss(network: ConvolutionNetwork) -> tuple[Array, Array]:
             features = network.encoder(batch.state)
             kept = jax.random.bernoulli(key, 1 - DROPOUT, features.shape)
-            signal = _of_action(network.above(features * kept / (1 - DROPOUT)), batch.action)
+            signals = network.above(features * kept / (1 - DROPOUT))
+            signal = targets.of_action(signals, batch.action)
             error = targets.squared_error(1.0 - batch.admissible, signal).mean()
             right = (signal < 0.5) == batch.admissible
             return error, right.astype(jnp.float32).mean()
@@ -287,7 +280,7 @@ class EliminationAgent(Agent):
         return after, {"q_loss": q, "classifier_loss": e, "classifier_accuracy": accuracy}
 
     def targets(self, learned: Learned, batch: Batch) -> Float[Array, " batch"]:
-        """y = r + γ max Q⁻ over what is not eliminated after the step."""
+        """y = r + γ max Q⁻ over the commands that are not eliminated after the step."""
         _, kept = self.judge(learned, batch.following)
         best = jnp.where(kept, learned.target(batch.following), -jnp.inf).max(1)
         return targets.q_target(batch.reward, batch.terminated, best, self.settings.discount)
@@ -296,22 +289,17 @@ class EliminationAgent(Agent):
         self, network: ConvolutionNetwork, slope: ConvolutionNetwork, moments: Moments
     ) -> tuple[ConvolutionNetwork, Moments]:
         """Adam on the clipped gradient."""
-        clip = self.settings.gradient_clip
         squares = sum(jnp.square(leaf).sum() for leaf in jax.tree.leaves(slope))
-        norm = jnp.sqrt(squares)
-        scale = jnp.where(norm < clip, 1.0, clip / jnp.maximum(norm, clip))
-        number = moments.count + 1
+        number, (_, first, second) = moments.count + 1, moments
+        scale = clip_factor(squares, self.settings.gradient_clip)
         now = rates(number, scale, self.settings.learning_rate)
-        theta, first, second = moved_all(
-            partial(moved, now=now), network, moments.first, moments.second, slope
-        )
-        return theta, Moments(number, first, second)
+        theta, *after = moved_all(partial(moved, now=now), network, first, second, slope)
+        return theta, Moments(number, *after)
 
     def study(self, study: Study, memory: EpisodicReplay) -> Study:
-        """Counts the steps of the memory whose turn it is."""
-        settings = self.settings
-        rows = settings.elimination_rows
-        # All of it by the next solution; where that is too much, evenly, each row for several.
+        """Adds the next steps of the replay memory to the sums."""
+        settings, rows = self.settings, self.settings.elimination_rows
+        # If there are too many steps until the next solution, every n-th counts n times.
         most = rows * (settings.target_every // settings.update_every)
         oldest = _oldest(memory)
         known = memory.written - oldest
@@ -330,7 +318,7 @@ class EliminationAgent(Agent):
         return Study(study.encoder, tally, study.done + 1)
 
     def copy_to_target(self, learned: Learned) -> Learned:
-        """Q⁻ ← Q; the bandits of E⁻ are solved, and the next study begins with E as it is."""
+        """Q⁻ ← Q; solves the bandits of E⁻, and starts new sums with the features of E."""
         study = learned.study
         empty = jax.tree.map(jnp.zeros_like, study.tally)
         return learned._replace(
@@ -342,19 +330,13 @@ class EliminationAgent(Agent):
 
 
 def _oldest(memory: EpisodicReplay) -> Int[Array, ""]:
-    """The first row that has not been written over."""
+    """The first row that has not been overwritten."""
     return jnp.maximum(memory.written - len(memory.stored.facts) + 1, 0)
 
 
 def _moments(network: ConvolutionNetwork) -> Moments:
     zeros = jax.tree.map(jnp.zeros_like, network)
     return Moments(jnp.int32(0), zeros, zeros)
-
-
-def _of_action(
-    values: Float[Array, "batch commands"], action: Int[Array, " batch"]
-) -> Float[Array, " batch"]:
-    return jnp.take_along_axis(values, action[:, None], axis=1)[:, 0]
 
 
 register(

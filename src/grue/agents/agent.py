@@ -1,8 +1,7 @@
-"""What an agent is: eight pure functions, the same for every run of a program.
+"""The interface of an agent: eight pure functions, the same for every run of a program.
 
-``AgentState`` has two parts. ``learned`` is what an update changes (weights, moments); ``kept`` is
-what only play changes (the replay memory, the scores seen). An update reads both and returns the
-first.
+``AgentState`` has two parts: updates change ``learned`` (weights, moments), playing changes
+``kept`` (the replay memory, the scores seen).
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from grue.engine.step import Step
 
 Told = dict[str, Float[Array, "*runs"]]
-"""Values of the metric columns that an agent has declared, by name."""
+"""Values of declared metrics, by name."""
 
 
 class RunParameters(NamedTuple):
-    """What may differ between the runs of one program: numbers, not branches."""
+    """What may differ between the runs of one program."""
 
     gate: Int[Array, ""]
-    """Its place among the gates that the program was built with."""
+    """Its index in the program's gates."""
     heads: Int[Array, ""]
     positive_fraction: Float[Array, ""]
     negative_fraction: Float[Array, ""]
@@ -31,7 +30,7 @@ class RunParameters(NamedTuple):
     softness: Float[Array, ""]
     """ε₁ of the gate; 0 in greedy play."""
     explorer: Any = 0
-    """Its place among the program's explorers."""
+    """Its index in the program's explorers."""
 
 
 class AgentState(NamedTuple):
@@ -40,10 +39,9 @@ class AgentState(NamedTuple):
 
 
 class Episode(NamedTuple):
-    """Where an episode stands: what the agent may know before its next command."""
+    """The state of an episode before the next command."""
 
     game: Any
-    """The state of the game."""
     seen: Step
     """o_t, u_t and the rest of the last step."""
     previous: Int[Array, ""]
@@ -51,11 +49,11 @@ class Episode(NamedTuple):
     time: Int[Array, ""]
     """Commands so far."""
     memory: Any
-    """The agent's own: h_{t-1}."""
+    """The agent's memory: h_{t-1}."""
 
 
 class Decision(NamedTuple):
-    """A command, and what the agent computed for all of them."""
+    """The chosen command, and the agent's estimates for all commands."""
 
     action: Int[Array, ""]
     memory: Any
@@ -64,18 +62,16 @@ class Decision(NamedTuple):
     candidates: Bool[Array, " commands"]
     values: Float[Array, " commands"]
     admissibility: Float[Array, " commands"] | None
-    """ξ̂; None for an agent that does not estimate it."""
+    """ξ̂; None if the agent does not estimate it."""
 
 
 class Agent(ABC):
-    """Eight pure functions; four of them have a default."""
-
     heads: int = 1
-    """The most heads that a run of the program has."""
+    """The largest number of heads of a run of the program."""
 
     @abstractmethod
     def init(self, key: PRNGKeyArray) -> AgentState:
-        """Initial weights from the key, an empty memory."""
+        """Initial weights and an empty replay memory."""
 
     @abstractmethod
     def start(self, state: AgentState) -> Any:
@@ -88,7 +84,7 @@ class Agent(ABC):
         parameters: RunParameters,
         epsilon: Float[Array, ""],
     ) -> Float[Array, ""]:
-        """ε of this step in training: the annealed one, or what an explorer makes of it."""
+        """ε of this training step, given the annealed one."""
         return epsilon
 
     @abstractmethod
@@ -103,7 +99,7 @@ class Agent(ABC):
         """ACT of Algorithm 1."""
 
     def perceive(self, memory: Any, game: Any, seen: Step) -> Any:
-        """The memory that ``act`` returned, updated with the step that followed."""
+        """Updates the memory from ``act`` with the step that followed."""
         return memory
 
     @abstractmethod
@@ -115,12 +111,12 @@ class Agent(ABC):
         after: Episode,
         parameters: RunParameters,
     ) -> tuple[AgentState, Told]:
-        """Stores a step, or learns from it at once; returns the step's declared metrics."""
+        """Stores a step or learns from it; returns declared metrics of the step."""
 
     def update(
         self, state: AgentState, parameters: RunParameters, key: PRNGKeyArray
     ) -> tuple[Any, Told]:
-        """``learned`` after one update, and the update's declared metrics."""
+        """``learned`` after one update, and declared metrics of the update."""
         return state.learned, {}
 
     def copy_to_target(self, learned: Any) -> Any:

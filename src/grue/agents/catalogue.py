@@ -1,4 +1,4 @@
-"""All parts by name: importing this registers the built-in ones."""
+"""Imports, and so registers, all built-in agents, gates and explorers."""
 
 from __future__ import annotations
 

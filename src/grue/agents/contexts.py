@@ -1,7 +1,7 @@
-"""Score contexts: which network head is in charge at which score (the paper's J).
+"""Score contexts: assigns a network head to each score (the paper's J).
 
-Heads are given out by round robin in the order in which scores are first seen. With one head this
-is the baseline. Scores may fall, repeat and be negative.
+Heads are assigned round robin, in the order in which scores are first seen. Scores may fall,
+repeat and be negative.
 """
 
 from __future__ import annotations
@@ -9,28 +9,28 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Int
 
 CAPACITY = 128
-"""Distinct scores that are remembered; later ones share the last place."""
+"""Distinct scores that are stored; later ones share the last entry."""
 
 
 class ScoreContexts(NamedTuple):
     seen: Int[Array, " capacity"]
-    """The scores in the order in which they were first seen."""
+    """Scores in the order of their first appearance."""
     count: Int[Array, ""]
 
 
 def init(capacity: int = CAPACITY) -> ScoreContexts:
-    """No score has been seen yet: J = {}."""
+    """J = {}"""
     return ScoreContexts(jnp.zeros(capacity, jnp.int32), jnp.int32(0))
 
 
 def assign(
     contexts: ScoreContexts, score: Int[Array, ""], heads: int | Int[Array, ""]
 ) -> tuple[ScoreContexts, Int[Array, ""]]:
-    """The head J(u) of a score, and the contexts with the score in them."""
-    known = _known(contexts, score)
+    """Adds a score if it is new, and returns its head J(u)."""
+    known = (contexts.seen == score) & (jnp.arange(len(contexts.seen)) < contexts.count)
     is_new = ~known.any()
     place = jnp.minimum(contexts.count, len(contexts.seen) - 1)
     seen = jnp.where(is_new, contexts.seen.at[place].set(score), contexts.seen)
@@ -42,10 +42,5 @@ def assign(
 def head(
     contexts: ScoreContexts, score: Int[Array, ""], heads: int | Int[Array, ""]
 ) -> Int[Array, ""]:
-    """The head of a score that has been seen; one that has not gets the next head, unrecorded."""
+    """The head of a score. A new score gets the next head and is not added."""
     return assign(contexts, score, heads)[1]
-
-
-def _known(contexts: ScoreContexts, score: Int[Array, ""]) -> Bool[Array, " capacity"]:
-    places = jnp.arange(len(contexts.seen))
-    return (contexts.seen == score) & (places < contexts.count)

@@ -1,7 +1,7 @@
 """The convolutional network of AE-DQN (Zahavy et al. 2018, after Kim 2014).
 
-Filters of one, two and three words slide over the last few texts, which lie side by side; each
-keeps the most that it has seen. One layer above them gives a number for each command.
+Filters of height one, two and three words over the last few texts, which are stacked as channels;
+a maximum over the positions; then one linear layer.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from grue.agents.network import normal, uniform
 from grue.games.tokens import PADDING
 
 HEIGHTS = (1, 2, 3)
-"""Words under a filter."""
+"""Words that a filter covers."""
 
 
 class ConvolutionSizes(NamedTuple):
     words: int
     commands: int
     history: int
-    """Texts that lie side by side."""
+    """Number of texts."""
     vector: int
     filters: int
     """For each height."""
@@ -37,11 +37,11 @@ class ConvolutionSizes(NamedTuple):
 
 
 class TextConvolution(eqx.Module):
-    """The features of some texts in a row."""
+    """The features of the last few texts."""
 
     embedding: Float[Array, "words vector"]
     filters: Float[Array, "vectors weights"]
-    """For each height, and each word under its filters, a column for each filter."""
+    """A column for each height, word under the filter, and filter."""
     bias: Float[Array, " features"]
 
     def __init__(self, sizes: ConvolutionSizes, key: PRNGKeyArray) -> None:
@@ -49,7 +49,7 @@ class TextConvolution(eqx.Module):
         self.embedding = normal(for_words, (sizes.words, sizes.vector))
         width = sizes.history * sizes.vector
         heights = np.repeat(HEIGHTS, [height * sizes.filters for height in HEIGHTS])
-        # A filter over more words has more inputs.
+        # Scaled by the number of inputs, which grows with the height.
         drawn = uniform(for_filters, (width, len(heights)), width)
         self.filters = drawn / np.sqrt(heights).astype(np.float32)
         self.bias = jnp.zeros(sizes.features)
@@ -59,25 +59,22 @@ class TextConvolution(eqx.Module):
         is_word = (texts != PADDING)[..., None]
         vectors = jnp.where(is_word, vectors_of(self.embedding, texts), 0.0)
         vectors = jnp.swapaxes(vectors, 1, 2).reshape(rows, length, -1)
-        # What each word gives to a filter at each of its places, then the sums under the filters.
+        # The product of each word with each row of each filter, then the sums over the rows.
         shares = vectors @ self.filters
         count = len(self.bias) // len(HEIGHTS)
         most, column = [], 0
         for height in HEIGHTS:
-            last = length - height + 1
-            under = [
-                shares[
-                    :, place : place + last, column + place * count : column + (place + 1) * count
-                ]
-                for place in range(height)
-            ]
+            under = []
+            for place in range(height):
+                words = slice(place, place + length - height + 1)
+                under.append(shares[:, words, column : column + count])
+                column += count
             most.append(sum(under[1:], under[0]).max(1))
-            column += height * count
         return jax.nn.relu(jnp.concatenate(most, axis=1) + self.bias)
 
 
 class ConvolutionNetwork(eqx.Module):
-    """A number for each command: Q, or E of the elimination."""
+    """A number for each command: Q, or E of action elimination."""
 
     encoder: TextConvolution
     output: Float[Array, "features commands"]

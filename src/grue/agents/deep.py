@@ -1,4 +1,4 @@
-"""The recurrent Q-learner of the paper: drqn with one head, sc with several."""
+"""The recurrent Q-learning agents of the paper: drqn with one head, sc with several."""
 
 from __future__ import annotations
 
@@ -56,7 +56,6 @@ class DeepSettings(ReplaySettings):
     )
 
     def conflict(self) -> str | None:
-        """What does not fit together."""
         if self.positive_fraction + self.negative_fraction > 1:
             return "positive_fraction and negative_fraction are at most 1 together"
         if self.minimum_history >= self.sequence_length:
@@ -79,18 +78,17 @@ class Kept(NamedTuple):
     contexts: ScoreContexts
     explorers: tuple[Any, ...]
     own: Any
-    """Of an agent of your own."""
+    """From ``own_state``."""
 
 
 class DeepAgent(Agent):
-    """An agent of your own may override the methods before ``init``."""
+    """Custom agents may override the methods before ``init``."""
 
     def __init__(self, setup: Setup) -> None:
         env, settings = setup.env, setup.settings
         self.settings: DeepSettings = settings
-        self.gates = setup.gates
+        self.gates, self.heads = setup.gates, setup.heads
         self.explorers = ExplorerSet(env, setup.explorers)
-        self.heads = setup.heads
         self.look = env.commands.index("look")
         self.observation_length = env.observation_length
         self.command_words = np.asarray(env.vocabulary.table(env.commands))
@@ -105,28 +103,28 @@ class DeepAgent(Agent):
             activation=settings.activation,
         )
 
-    # What an agent of one's own may change
+    # For custom agents
 
     def make_network(self, key: PRNGKeyArray) -> Network:
         """θ"""
         return Network(self.sizes, key)
 
     def own_state(self) -> Any:
-        """What it keeps over a run beside the replay memory."""
+        """State of a run besides the replay memory."""
         return ()
 
     def fields(self) -> Mapping[str, jax.ShapeDtypeStruct]:
-        """Further fields of a step in the replay memory: shape and type of each."""
+        """Extra fields of a step in the replay memory: shape and type of each."""
         return {}
 
     def notice(
         self, own: Any, before: Episode, action: Int[Array, ""], after: Episode
     ) -> tuple[Any, Fields, Told]:
-        """Its own state after a step, the step's further fields, and declared metrics."""
+        """The own state after a step, the step's extra fields, and declared metrics."""
         return own, {}, {}
 
     def rewards(self, own: Any, steps: ReplayStep) -> Float[Array, "batch steps"]:
-        """What is learned from; the replay memory is balanced by the game's reward alone."""
+        """The rewards to learn from. The replay memory is balanced by the game's rewards."""
         return steps.reward
 
     # The eight functions of an agent
@@ -134,17 +132,16 @@ class DeepAgent(Agent):
     def init(self, key: PRNGKeyArray) -> AgentState:
         """θ, θ⁻ ← θ, D = {}, J = {}"""
         network = self.make_network(key)
+        settings, sizes = self.settings, self.sizes
         memory = replay.init(
-            self.settings.replay_steps,
+            settings.replay_steps,
             self.observation_length,
-            self.sizes.words,
-            commands=self.sizes.commands if self.settings.oracle_in_targets else 0,
+            sizes.words,
+            commands=sizes.commands if settings.oracle_in_targets else 0,
             fields={**self.fields(), **self.explorers.fields()},
         )
-        learned = learner.init(network, self.settings.precision)
-        return AgentState(
-            learned, Kept(memory, contexts.init(), self.explorers.init(), self.own_state())
-        )
+        kept = Kept(memory, contexts.init(), self.explorers.init(), self.own_state())
+        return AgentState(learner.init(network, settings.precision), kept)
 
     def start(self, state: AgentState) -> Memory:
         return state.learned.network.memory()
@@ -179,9 +176,8 @@ class DeepAgent(Agent):
         memory, outputs = network.step(head, episode.memory, inputs, working.weights)
         admissibility = jax.nn.sigmoid(outputs.logits)
         # Â_t, then ε-greedy on it
-        candidates = self.gates.candidates(
-            gate_key, parameters, admissibility, episode.seen.admissible_set
-        )
+        possible = episode.seen.admissible_set
+        candidates = self.gates.candidates(gate_key, parameters, admissibility, possible)
         action = gating.choose(choice_key, outputs.values, candidates, epsilon)
         decision = Decision(action, memory, head, candidates, outputs.values, admissibility)
         return state._replace(kept=state.kept._replace(contexts=known)), decision
@@ -196,10 +192,8 @@ class DeepAgent(Agent):
     ) -> tuple[AgentState, Told]:
         """Stores the step in D."""
         seen, step = before.seen, after.seen
-        now, then = (
-            each.admissible_set if self.settings.oracle_in_targets else None
-            for each in (seen, step)
-        )
+        stored = self.settings.oracle_in_targets
+        now, then = (each.admissible_set if stored else None for each in (seen, step))
         own, fields, told = self.notice(state.kept.own, before, action, after)
         known, more, bonus = self.explorers.notice(
             state.kept.explorers, before, action, after, parameters.explorer
@@ -223,21 +217,15 @@ class DeepAgent(Agent):
     def update(
         self, state: AgentState, parameters: RunParameters, key: PRNGKeyArray
     ) -> tuple[Learner, Told]:
-        """A minibatch from D, then gradient descent on L(θ)."""
+        """Samples a batch from D, and does gradient descent on L(θ)."""
         with jax.named_scope("sample"):
             batch = self.sample(state, parameters, key)
-        known, number = state.kept.explorers, parameters.explorer
-        reward = self.rewards(state.kept.own, batch.rows)
-        rows = batch.rows._replace(reward=reward)
-        rows = rows._replace(reward=self.explorers.rewards(known, rows, number))
+        kept, words = state.kept, jnp.asarray(self.command_words)
+        rows = batch.rows._replace(reward=self.rewards(kept.own, batch.rows))
+        reward = self.explorers.rewards(kept.explorers, rows, parameters.explorer)
+        batch = batch._replace(rows=rows._replace(reward=reward))
         learning = Learning(self.settings, self.gates, parameters, self.look)
-        return learner.update(
-            state.learned,
-            batch._replace(rows=rows),
-            state.kept.contexts,
-            jnp.asarray(self.command_words),
-            learning,
-        )
+        return learner.update(state.learned, batch, kept.contexts, words, learning)
 
     def sample(self, state: AgentState, parameters: RunParameters, key: PRNGKeyArray) -> Sequences:
         settings = self.settings
@@ -262,7 +250,7 @@ DEEP: dict[str, Any] = {
     "classifier": True,
     "estimates": True,
 }
-"""What agents on this network declare beside their name."""
+"""The declaration of agents with this network."""
 register("drqn", True, summary="the baseline: one head whatever the score", **DEEP)(DeepAgent)
 register("sc", True, heads=5, summary="score contextualisation: a head for each score", **DEEP)(
     DeepAgent

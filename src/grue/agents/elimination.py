@@ -1,14 +1,14 @@
-"""Which commands to leave out: one linear bandit for each command (Zahavy et al. 2018).
+"""Action elimination with one linear bandit for each command (Zahavy et al. 2018).
 
-With φ the features of a state and e = 1 where command a was tried in it and did nothing,
+With φ the features of a state and e = 1 if command a did nothing in it,
 
     V_a = λ I + Σ φ φᵀ,   b_a = Σ φ e,   θ_a = V_a⁻¹ b_a,
 
-and a is eliminated where even the low end of its confidence interval is above a threshold:
+and a is eliminated if the lower end of its confidence interval is above a threshold:
 
     θ_aᵀ φ - √(β φᵀ V_a⁻¹ φ) > ℓ.
 
-A command that has not been tried in states like this one has a wide interval and stays.
+A command that was rarely tried in similar states has a wide interval and is kept.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 SMALLEST_SHARE = 1e-7
-"""Of a matrix's trace: a smaller ridge would be lost in 32 bits."""
+"""Smallest ridge, as a fraction of the trace: less is lost in 32-bit rounding."""
 
 
 class Tally(NamedTuple):
-    """The sums over steps that have been looked at."""
+    """Sums over the steps counted so far."""
 
     products: Float[Array, "commands features features"]
     """Σ φ φᵀ"""
@@ -40,7 +40,7 @@ class Bandit(NamedTuple):
 
 
 def with_constant(features: Float[Array, "rows units"]) -> Float[Array, "rows features"]:
-    """φ: what the network computes, and a 1."""
+    """φ: the network's features and a constant 1."""
     return jnp.concatenate([features, jnp.ones((len(features), 1))], axis=1)
 
 
@@ -49,11 +49,9 @@ def empty_tally(commands: int, features: int) -> Tally:
 
 
 def unsolved(commands: int, features: int, ridge: float) -> Bandit:
-    """Bandits that have seen nothing."""
-    inverse = jnp.eye(features) / ridge
-    return Bandit(
-        jnp.broadcast_to(inverse, (commands, features, features)), jnp.zeros((commands, features))
-    )
+    """Bandits without data."""
+    inverse = jnp.broadcast_to(jnp.eye(features) / ridge, (commands, features, features))
+    return Bandit(inverse, jnp.zeros((commands, features)))
 
 
 def count(
@@ -63,8 +61,8 @@ def count(
     inadmissible: Bool[Array, " rows"],
     weight: Float[Array, " rows"],
 ) -> Tally:
-    """The sums with some more steps, each as often as its weight says."""
-    # Products, not scattered sums: these have one order on every device.
+    """Adds weighted steps to the sums."""
+    # Matrix products, not scatter-adds: their order of summation is fixed.
     taken = jax.nn.one_hot(action, len(tally.signals)) * weight[:, None]
     exact = jax.lax.Precision.HIGHEST
     weighted = taken[:, :, None] * features[:, None, :]
@@ -74,14 +72,13 @@ def count(
 
 
 def solve(tally: Tally, ridge: float) -> Bandit:
-    """The bandit of each command; one whose sums cannot be solved in 32 bits knows nothing."""
+    """The bandit of each command. One that cannot be solved in 32 bits is ``unsolved``."""
     identity = jnp.eye(tally.signals.shape[1])
     trace = jnp.trace(tally.products, axis1=1, axis2=2)
     least = jnp.maximum(ridge, SMALLEST_SHARE * trace)
     root = jnp.linalg.cholesky(tally.products + least[:, None, None] * identity)
-    half = jax.scipy.linalg.solve_triangular(
-        root, jnp.broadcast_to(identity, root.shape), lower=True
-    )
+    whole = jnp.broadcast_to(identity, root.shape)
+    half = jax.scipy.linalg.solve_triangular(root, whole, lower=True)
     exact = jax.lax.Precision.HIGHEST
     inverse = jnp.einsum("ckf,ckg->cfg", half, half, precision=exact)
     weights = jnp.einsum("cfg,cg->cf", inverse, tally.signals, precision=exact)
@@ -96,7 +93,7 @@ def solve(tally: Tally, ridge: float) -> Bandit:
 def interval(
     bandit: Bandit, features: Float[Array, "rows features"], confidence: float
 ) -> tuple[Float[Array, "rows commands"], Float[Array, "rows commands"]]:
-    """For each state and command the expected signal, and half the width of its interval."""
+    """The expected signal of each command in each state, and half the width of its interval."""
     middle = features @ bandit.weights.T
     spread = jnp.einsum("rf,cfg,rg->rc", features, bandit.inverse, features)
     return middle, jnp.sqrt(confidence * jnp.maximum(spread, 0.0))
@@ -107,6 +104,6 @@ def allowed(
     half_width: Float[Array, "rows commands"],
     threshold: float,
 ) -> Bool[Array, "rows commands"]:
-    """The commands that are not eliminated; where all would be, all are allowed."""
+    """The commands that are not eliminated; all if none were left."""
     kept = middle - half_width <= threshold
     return kept | ~kept.any(1, keepdims=True)

@@ -1,9 +1,8 @@
-"""Explorers: bonuses for doing new things, and an ε that may depend on the score.
+"""Explorers: bonus rewards for new behaviour, and an ε that may depend on the score.
 
-An explorer keeps counts over a run, adds fields to the steps in the replay memory, and says what
-these are worth when sequences are drawn, so that a bonus fades as its counts grow. A run's explorer
-is a number in its program, as its gate is. One of your own joins with ``register``
-(docs/extending.md).
+An explorer keeps counts over a run and stores extra fields in the replay memory. It computes the
+bonus when sequences are sampled, so the bonus falls as the counts grow. ``register`` adds custom
+explorers (docs/extending.md).
 """
 
 from __future__ import annotations
@@ -26,28 +25,28 @@ from grue.engine.environment import Environment
 
 
 class Explorer:
-    """The base class: no bonus, and ε as it is."""
+    """The base class: no bonus, ε unchanged."""
 
     def __init__(self, env: Environment, settings: Any) -> None:
         self.settings = settings
         self.commands = len(env.commands)
 
     def init(self) -> Any:
-        """What it keeps over a run."""
+        """The initial state."""
         return ()
 
     def fields(self) -> Mapping[str, jax.ShapeDtypeStruct]:
-        """Further fields of a step in the replay memory: shape and type of each."""
+        """Extra fields of a step in the replay memory: shape and type of each."""
         return {}
 
     def notice(
         self, known: Any, before: Episode, action: Int[Array, ""], after: Episode
     ) -> tuple[Any, Fields, Told]:
-        """What it knows after a step, the step's fields, and its declared metrics."""
+        """The state after a step, the step's fields, and declared metrics."""
         return known, {}, {}
 
     def bonus(self, known: Any, steps: ReplayStep) -> Float[Array, "*batch"]:
-        """What steps are worth beside the game's reward."""
+        """The bonus rewards of some steps."""
         return jnp.zeros_like(steps.reward)
 
     def epsilon(
@@ -63,7 +62,7 @@ class ExplorerKind:
     make: Callable[[Environment, Any], Explorer] = Explorer
     settings: type = NoSettings
     metrics: tuple[Metric, ...] = ()
-    """Its own columns: what ``notice`` returns under these names."""
+    """Its own columns, returned by ``notice``."""
     summary: str = ""
     """One line for ``grue agents``."""
 
@@ -72,7 +71,7 @@ EXPLORERS: Registry[ExplorerKind] = Registry("explorer")
 
 
 def register(name: str, built_in: bool = False, **declared: Any) -> Callable[[Any], Any]:
-    """Registers what it decorates; the rest is ``ExplorerKind``'s fields."""
+    """Registers the decorated class; ``declared`` are fields of ``ExplorerKind``."""
 
     def add(make: Any) -> Any:
         EXPLORERS.add(name, ExplorerKind(make, **declared), built_in)
@@ -87,12 +86,11 @@ class ChosenExplorer(NamedTuple):
 
 
 class ExplorerSet:
-    """The explorers of a program: all of them watch, and a run's own decides."""
+    """The explorers of a program. All see every step; each run uses its own."""
 
     def __init__(self, env: Environment, chosen: Sequence[ChosenExplorer]) -> None:
         self.explorers = tuple(kind.make(env, settings) for kind, settings in chosen)
         self.plain = all(type(explorer) is Explorer for explorer in self.explorers)
-        """Nobody gives a bonus."""
 
     def init(self) -> tuple[Any, ...]:
         return tuple(explorer.init() for explorer in self.explorers)
@@ -119,7 +117,7 @@ class ExplorerSet:
     def rewards(
         self, known: tuple[Any, ...], steps: ReplayStep, number: Int[Array, ""]
     ) -> Float[Array, "batch steps"]:
-        """The game's reward and the bonus of the run's explorer."""
+        """The game's rewards plus the bonus of the run's explorer."""
         if self.plain:
             return steps.reward
         bonuses = [e.bonus(own, steps) for e, own in zip(self.explorers, known, strict=True)]
@@ -138,7 +136,7 @@ class ExplorerSet:
         return jnp.stack(own)[number]
 
 
-register("none", True, summary="no bonus; ε as it is")(Explorer)
+register("none", True, summary="no bonus; ε unchanged")(Explorer)
 
 
 # Achievements
@@ -154,11 +152,11 @@ class AchievementSettings:
 class Achievements(NamedTuple):
     scores: ScoreContexts
     counts: Int[Array, "scores commands"]
-    """N: in how many episodes a command was admissible at a score."""
+    """N: the number of episodes in which a command was admissible at a score."""
     done: Bool[Array, "scores commands"]
-    """In the episode under way."""
+    """In the current episode."""
     rewards: Int[Array, " scores"]
-    """How often a positive reward was had at a score."""
+    """The number of positive rewards at a score."""
 
 
 @register(
@@ -172,10 +170,10 @@ class Achievements(NamedTuple):
     summary="a bonus for commands that are admissible for the first time in an episode",
 )
 class AchievementExplorer(Explorer):
-    """A command that is admissible at this score for the first time in an episode is worth β/√N.
+    """A bonus β/√N for a command that is admissible at a score for the first time in an episode.
 
-    It uses e_t alone, the signal that the paper's classifier is trained on. N counts in how many
-    episodes of the run that happened.
+    N is the number of episodes of the run in which that happened. Only e_t is used, the signal
+    that trains the paper's classifier.
     """
 
     def init(self) -> Achievements:
@@ -197,10 +195,7 @@ class AchievementExplorer(Explorer):
         over = step.terminated | step.truncated
         rewards = known.rewards.at[place].add(step.reward > 0)
         index = jnp.where(achieved, place * self.commands + action, -1).astype(jnp.int32)
-        told = {
-            "bonus": self._worth(counts, index),
-            "achievements": done.sum().astype(jnp.float32),
-        }
+        told = {"bonus": self._worth(counts, index), "achievements": done.sum().astype(jnp.float32)}
         following = Achievements(scores, counts, done & ~over, rewards)
         return following, {"achievement": index}, told
 
@@ -214,7 +209,7 @@ class AchievementExplorer(Explorer):
     def epsilon(
         self, known: Achievements, epsilon: Float[Array, ""], score: Int[Array, ""]
     ) -> Float[Array, ""]:
-        """Higher at a score from which few rewards were ever had."""
+        """Higher at scores with few rewards so far."""
         place = contexts.head(known.scores, score, contexts.CAPACITY)
         few = known.rewards[place] < self.settings.achievement_rewards
         return jnp.where(few, jnp.maximum(epsilon, self.settings.achievement_epsilon), epsilon)

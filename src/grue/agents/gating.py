@@ -1,8 +1,8 @@
-"""Action gating: which commands may be tried now (the paper's candidate set).
+"""Action gating: which commands may be chosen (the paper's candidate set).
 
-A run's gate is a number in its program, so that runs with different gates share one: every gate of
-the program is computed, and the run's own is taken. Where the set would be empty all commands are
-allowed. A gate of your own joins with ``register`` (docs/extending.md).
+A program computes all gates and selects that of the run, so that runs with different gates can
+share it. If the set is empty, all commands are allowed. ``register`` adds custom gates
+(docs/extending.md).
 """
 
 from __future__ import annotations
@@ -21,34 +21,32 @@ from grue.agents.settings import NoSettings, setting
 
 
 class Belief(NamedTuple):
-    """What a gate may go by."""
+    """The inputs of a gate's candidate set."""
 
     key: PRNGKeyArray
     admissibility: Float[Array, " commands"]
     """ξ̂, the classifier's estimate."""
     admissible_set: Bool[Array, " commands"]
-    """The oracle."""
+    """From the game."""
     settings: Any
-    """The gate's own."""
+    """The gate's settings."""
 
 
 class After(NamedTuple):
-    """What the value after a step may be made of; each for any number of steps."""
+    """The inputs of a gate's target values."""
 
     best: Float[Array, "*batch"]
     """max_a Q(h_{t+1}, a)"""
     same: Float[Array, "*batch"]
-    """Q(h_{t+1}, a_t), or in the form of equation (4) Q(h_t, a_t)."""
+    """Q(h_{t+1}, a_t), or Q(h_t, a_t) as in equation (4)."""
     admissibility: Float[Array, "*batch"]
     """ξ̂(h_t, a_t)"""
     best_admissible: Float[Array, "*batch"]
-    """max_a Q(h_{t+1}, a) over what the oracle allows then."""
+    """max_a Q(h_{t+1}, a) over the admissible commands."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SoftSettings:
-    """Of gates that now and then allow all commands."""
-
     softness: float = setting(0.1, "ε₁: how often the gate allows all commands", least=0, most=1)
 
 
@@ -73,15 +71,15 @@ class Gate(NamedTuple):
     classifier: bool = False
     """Whether it needs Φ_C."""
     oracle: bool = False
-    """Whether it needs to be told the admissible commands."""
+    """Whether it needs the admissible commands from the game."""
     settings: type = NoSettings
-    """With ``SoftSettings``, or a subclass, all commands are allowed now and then: ε₁."""
+    """With ``SoftSettings`` or a subclass, all commands are allowed with probability ε₁."""
     summary: str = ""
     """One line for ``grue agents``."""
 
 
 def drop_out(belief: Belief) -> Bool[Array, " commands"]:
-    """Each command is in with probability ξ̂."""
+    """Each command with probability ξ̂."""
     draws = jax.random.uniform(belief.key, belief.admissibility.shape)
     return draws < belief.admissibility
 
@@ -105,7 +103,7 @@ GATES: Registry[Gate] = Registry("gate")
 
 
 def register(name: str, gate: Gate) -> None:
-    """Makes a gate known under a name."""
+    """Registers a custom gate."""
     GATES.add(name, gate)
 
 
@@ -150,7 +148,7 @@ _built_in(
 
 
 class GateSet(NamedTuple):
-    """The gates that a program is built with: a run's gate is its number among them."""
+    """The gates of a program. A run's gate is an index into them."""
 
     gates: tuple[Gate, ...]
     settings: tuple[Any, ...]
@@ -162,7 +160,7 @@ class GateSet(NamedTuple):
         admissibility: Float[Array, " commands"],
         admissible_set: Bool[Array, " commands"],
     ) -> Bool[Array, " commands"]:
-        """The commands that may be chosen. CQLH and ACQLH allow all and act on the targets."""
+        """The commands that may be chosen. CQLH and ACQLH allow all; they change the targets."""
         draw, soften = jax.random.split(key)
         beliefs = [Belief(draw, admissibility, admissible_set, own) for own in self.settings]
         sets = [gate.candidates(own) for gate, own in zip(self.gates, beliefs, strict=True)]
@@ -171,7 +169,7 @@ class GateSet(NamedTuple):
         return jnp.where(soft | ~allowed.any(), everything(beliefs[0]), allowed)
 
     def value(self, number: int | Int[Array, ""], after: After) -> Float[Array, "*batch"]:
-        """The value after a step, by the run's gate."""
+        """The value after a step, with the run's gate."""
         return jnp.stack([gate.value(after) for gate in self.gates])[number]
 
     def uses_classifier(self, number: int | Int[Array, ""]) -> Bool[Array, ""]:
@@ -180,7 +178,7 @@ class GateSet(NamedTuple):
 
 
 def registered_gates(settings: Mapping[str, Any] | None = None) -> GateSet:
-    """All gates that are registered now, with their default settings where none are given."""
+    """All registered gates, with default settings unless given."""
     given = settings or {}
     return GateSet(
         tuple(GATES.values()),
@@ -194,7 +192,7 @@ def choose(
     candidates: Bool[Array, " commands"],
     epsilon: float | Float[Array, ""],
 ) -> Int[Array, ""]:
-    """ε-greedy over the candidates: a uniform one with probability ε, else the best."""
+    """ε-greedy over the candidates."""
     explore, pick = jax.random.split(key)
     greedy = jnp.where(candidates, values, -jnp.inf).argmax()
     uniform = jax.random.categorical(pick, jnp.where(candidates, 0.0, -jnp.inf))
@@ -202,10 +200,7 @@ def choose(
 
 
 def annealed_epsilon(step: Any, start: float, end: float, over: int) -> Any:
-    """ε falls in a straight line from ``start`` to ``end`` over so many steps, then stays.
-
-    On the host a Python number, in a program an array.
-    """
+    """ε falls linearly from ``start`` to ``end`` over ``over`` steps; a float for an int step."""
     if isinstance(step, int):
         done: Any = min(step / over, 1.0)
     else:

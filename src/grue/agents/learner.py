@@ -25,22 +25,22 @@ if TYPE_CHECKING:
 
 
 class Learning(NamedTuple):
-    """How a run learns."""
+    """The constants of a run's updates."""
 
     settings: DeepSettings
     gates: GateSet
     parameters: RunParameters
     look: int
-    """The number of the command "look": it stands for a_0, before any command."""
+    """The number of the command "look", used as a_0."""
 
 
 class Working(NamedTuple):
-    """What follows from θ and is used more than once before θ changes."""
+    """Values derived from θ, cached until the next update."""
 
     table: Float[Array, "words gates"]
-    """Each word's share of the encoder's gates."""
+    """The input of each word to the encoder's gates."""
     weights: Weights | None
-    """The context LSTM's as they are multiplied, if that is not as they are learned."""
+    """The context LSTM's weights in lower precision, if that is used."""
 
 
 class Learner(NamedTuple):
@@ -48,7 +48,7 @@ class Learner(NamedTuple):
     """θ"""
     working: Working
     target: Network
-    """θ⁻, its context LSTM as it is multiplied."""
+    """θ⁻, with the context LSTM in the working precision."""
     optimiser: AdamState
 
 
@@ -105,10 +105,10 @@ def loss(
     command_words: Int[Array, "commands words"],
     learning: Learning,
 ) -> tuple[Float[Array, ""], tuple[Told, Bool[Array, " heads"]]]:
-    """L(θ): the mean over the updated states of (y - Q)² and, for learned gates, the BCE.
+    """L(θ): the mean of (y - Q)² and, for learned gates, of the BCE.
 
-    The first n states of a sequence are history alone: nothing is asked of them. Beside the loss
-    its parts, and which heads took part.
+    The first n states of a sequence are history only and have no loss. Also returns the parts of
+    the loss, and which heads were used.
     """
     settings, parameters = learning.settings, learning.parameters
     n = settings.minimum_history
@@ -125,17 +125,13 @@ def loss(
     ours = run(network, working, texts, heads[:-1], n)
     y = sequence_targets(run(target, None, texts, heads, n), rows, learning)
     rows = jax.tree.map(lambda field: field[:-1], rows)
-    q_t = of_action(ours.values, rows.action)
-    logit = of_action(ours.logits, rows.action)
+    q_t = targets.of_action(ours.values, rows.action)
+    logit = targets.of_action(ours.logits, rows.action)
     error = targets.huber_error(y, q_t) if settings.huber else targets.squared_error(y, q_t)
     entropy = targets.bandit_cross_entropy(logit, rows.admissible)
     q, classifier = _mean(error, valid), _mean(entropy, valid)
     right = ((logit >= 0) == rows.admissible).astype(jnp.float32)
-    told = {
-        "q_loss": q,
-        "classifier_loss": classifier,
-        "classifier_accuracy": _mean(right, valid),
-    }
+    told = {"q_loss": q, "classifier_loss": classifier, "classifier_accuracy": _mean(right, valid)}
     used = (heads[:-1, :, None] == jnp.arange(len(network.context.weights))).any((0, 1))
     return q + learning.gates.uses_classifier(parameters.gate) * classifier, (told, used)
 
@@ -143,22 +139,19 @@ def loss(
 def sequence_targets(
     theirs: Outputs, rows: ReplayStep, learning: Learning
 ) -> Float[Array, "steps batch"]:
-    """TARGETS of Algorithm 1: y for every step, from the target network's view of it and after.
-
-    ``rows`` are those of the steps and one more, as the outputs are.
-    """
+    """TARGETS of Algorithm 1: y for every step but the last, from the target network's outputs."""
     settings = learning.settings
     possible = rows.admissible_set if settings.oracle_in_targets else None
     following = None if possible is None else possible[1:]
     rows = jax.tree.map(lambda field: field[:-1], rows)
     q_next = theirs.values[1:]
     same = q_next if settings.consistent_with_next else theirs.values[:-1]
-    admissibility = jax.nn.sigmoid(of_action(theirs.logits[:-1], rows.action))
+    admissibility = jax.nn.sigmoid(targets.of_action(theirs.logits[:-1], rows.action))
     value = targets.next_value(
         learning.gates,
         learning.parameters.gate,
         q_next,
-        of_action(same, rows.action),
+        targets.of_action(same, rows.action),
         admissibility,
         following,
     )
@@ -166,7 +159,7 @@ def sequence_targets(
 
 
 class Texts(NamedTuple):
-    """The distinct texts of a batch, and where each step finds its two."""
+    """The distinct texts of a batch, and the index of each step's two texts."""
 
     pool: Pool
     seen: Int[Array, "rows batch"]
@@ -178,7 +171,7 @@ class Texts(NamedTuple):
 def distinct_texts(
     batch: Sequences, command_words: Int[Array, "commands words"], look: int
 ) -> Texts:
-    """The feedback of a batch and the commands before it: each text once."""
+    """The observations and previous commands of a batch, each distinct text once."""
     previous = jnp.where(batch.previous < 0, look, batch.previous).T
     observations = batch.rows.observation.swapaxes(0, 1)
     steps, size, length = observations.shape
@@ -200,7 +193,7 @@ def run(
     heads: Int[Array, "rows batch"],
     first: int,
 ) -> Outputs:
-    """The network along every sequence, from an empty memory; its outputs from a row on."""
+    """Runs the network along sequences from h_0 = 0. Returns the outputs from step ``first`` on."""
     steps = len(heads)
     with jax.named_scope("encode"):
         vectors = network.encoder.read(texts.pool)
@@ -209,12 +202,6 @@ def run(
         states = network.states(heads, jnp.concatenate(both, axis=-1), working)[first:]
     with jax.named_scope("score"):
         return network.outputs(heads[first:], states)
-
-
-def of_action(
-    values: Float[Array, "steps batch commands"], action: Int[Array, "steps batch"]
-) -> Float[Array, "steps batch"]:
-    return jnp.take_along_axis(values, action[..., None], axis=-1)[..., 0]
 
 
 def _mean(

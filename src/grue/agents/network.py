@@ -1,7 +1,6 @@
-"""The network: Φ_R reads texts, H(k) remembers, Φ_A(k) scores commands, Φ_C judges admissibility.
+"""The network: text encoder Φ_R, context LSTM H(k), action scorer Φ_A(k), classifier Φ_C.
 
-Sizes are the paper's by default. All K heads' weights lie in one array with the head first, so
-that runs with different numbers of heads have the same shape.
+The default sizes are the paper's. The weights of the heads are stacked along the first axis.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class NetworkSizes(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """The state that the context LSTM carries from step to step, whichever head is in charge."""
+    """The state of the context LSTM, shared by all heads."""
 
     h: Float[Array, "*batch context"]
     c: Float[Array, "*batch context"]
@@ -62,17 +61,17 @@ class TextEncoder(eqx.Module):
         return Words(self.embedding, self.inward, self.bias)
 
     def table(self) -> Float[Array, "words gates"]:
-        """A word's share of the gates is one row."""
+        """The input of each word to the gates."""
         return self.words.table()
 
     def read(
         self, pool: Pool, table: Float[Array, "words gates"] | None = None
     ) -> Float[Array, "texts encoder"]:
-        """One vector for each text of a pool; ``table`` if it is at hand."""
+        """One vector for each text of a pool. ``table`` saves computing it again."""
         return select.encode(self.words, self.recurrent, pool, table)
 
     def __call__(self, texts: Int[Array, "texts length"]) -> Float[Array, "texts encoder"]:
-        """The same, plainly: one vector for each text, zeros for one without words."""
+        """Reference implementation of ``read``: one vector for each text, zeros if it is empty."""
         rows = self.table()
         start = jnp.zeros((len(texts), len(self.recurrent)))
 
@@ -87,10 +86,10 @@ class TextEncoder(eqx.Module):
 
 
 class ContextLSTM(eqx.Module):
-    """H(k): one LSTM for each head, all on the same memory."""
+    """H(k): one LSTM for each head, with a shared state."""
 
     weights: select.Weights
-    """For each head the rows of the inputs, then those of the memory."""
+    """For each head, the rows for the inputs and then those for h."""
     bias: Float[Array, "heads gates"]
 
     def __init__(self, sizes: NetworkSizes, key: PRNGKeyArray) -> None:
@@ -100,12 +99,9 @@ class ContextLSTM(eqx.Module):
         self.bias = jnp.zeros((sizes.heads, gates))
 
     def __call__(
-        self,
-        head: Int[Array, ""],
-        memory: Memory,
-        inputs: Float[Array, " inputs"],
+        self, head: Int[Array, ""], memory: Memory, inputs: Float[Array, " inputs"]
     ) -> Memory:
-        """One step, plainly."""
+        """Reference implementation of one step."""
         rows = jnp.concatenate([inputs, memory.h])
         return Memory(*cell(rows @ jnp.stack(self.weights)[head] + self.bias[head], memory.c))
 
@@ -137,7 +133,7 @@ class ActionScorer(eqx.Module):
 
 
 class AdmissibilityClassifier(eqx.Module):
-    """Φ_C: the shape of one action scorer; gives logits, ξ̂ is their sigmoid."""
+    """Φ_C: an action scorer with one head. Returns the logits of ξ̂."""
 
     scorer: ActionScorer
 
@@ -156,7 +152,7 @@ class Outputs(NamedTuple):
 
 
 class Network(eqx.Module):
-    """Everything that is learned, end to end."""
+    """All learned weights, θ."""
 
     encoder: TextEncoder
     context: ContextLSTM
@@ -181,7 +177,7 @@ class Network(eqx.Module):
         command: Int[Array, " spoken"],
         table: Float[Array, "words gates"] | None = None,
     ) -> Float[Array, " inputs"]:
-        """w_t: the feedback and the command before it, each read by Φ_R."""
+        """w_t: the encodings of the observation and the previous command."""
         return self.encoder.read(select.pair(observation, command), table)[:2].reshape(-1)
 
     def step(
@@ -191,7 +187,7 @@ class Network(eqx.Module):
         inputs: Float[Array, " inputs"],
         working: select.Weights | None = None,
     ) -> tuple[Memory, Outputs]:
-        """h_t, Q(h_t, ·) of the head in charge, and ξ̂(h_t, ·)."""
+        """h_t, Q(h_t, ·) of the head, and the logits of ξ̂(h_t, ·)."""
         working = self.context.weights if working is None else working
         memory = Memory(*select.step(working, self.context.bias, head, inputs, *memory))
         return memory, self.outputs(head, memory.h)
@@ -205,14 +201,14 @@ class Network(eqx.Module):
         inputs: Float[Array, "steps batch inputs"],
         working: select.Weights | None = None,
     ) -> Float[Array, "steps batch context"]:
-        """h_t along sequences that start with an empty memory."""
+        """h_t along sequences that start at h_0 = 0."""
         working = self.context.weights if working is None else working
         return select.unroll(self.context.weights, working, self.context.bias, heads, inputs)
 
     def sequence(
         self, heads: Int[Array, " length"], inputs: Float[Array, "length inputs"]
     ) -> Outputs:
-        """The outputs along one sequence, plainly."""
+        """Reference implementation: the outputs along one sequence."""
 
         def one(memory: Memory, at: tuple[Array, Array]):
             memory = self.context(at[0], memory, at[1])
@@ -221,16 +217,16 @@ class Network(eqx.Module):
         return jax.lax.scan(one, self.memory(), (heads, inputs))[1]
 
 
-# Numbers are drawn in one row: they are the same, and the program is compiled sooner.
+# Drawn as one row: the same numbers, but faster to compile.
 
 
 def uniform(key: PRNGKeyArray, shape: tuple[int, ...], fan: int) -> Array:
-    """Weights to begin with, for so many inputs."""
+    """Initial weights for ``fan`` inputs."""
     bound = 1 / math.sqrt(fan)
     row = jax.random.uniform(key, (math.prod(shape),), minval=-bound, maxval=bound)
     return row.reshape(shape)
 
 
 def normal(key: PRNGKeyArray, shape: tuple[int, ...]) -> Array:
-    """Vectors of words to begin with."""
+    """Initial word embeddings."""
     return jax.random.normal(key, (math.prod(shape),)).reshape(shape)

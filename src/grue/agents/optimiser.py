@@ -1,10 +1,9 @@
-"""Adam on clipped gradients (Kingma and Ba 2015), as optax computes it, in one pass.
+"""Adam on clipped gradients (Kingma and Ba 2015), as in optax, in one pass.
 
-Most batches have no step of some heads. With one Adam for all, heads that have never had a gradient
-are left alone: all their moments are zero. On a GPU that saves most of the memory traffic. But a
-head's first gradient then comes when the count is high and v is still zero, and moves its weights
-by some thirty learning rates before m has died down. With an Adam for each head, a head that no
-step of a batch is with stays as it is, moments and all, and counts its own steps.
+``by_head``: each head has its own Adam with its own step count. Heads absent from the batch are not
+updated. Otherwise one Adam updates all heads that ever had a gradient. A head's first gradient may
+then come when the count is high and v still zero, and moves its weights by about thirty learning
+rates.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ from grue.agents.network import Network
 
 class AdamState(NamedTuple):
     count: Int[Array, ""]
-    """Updates so far."""
+    """Number of updates."""
     uses: Int[Array, " heads"]
-    """Those in which a head had a gradient."""
+    """Number of updates in which the head had a gradient."""
     first: Network
     """m"""
     second: Network
@@ -49,13 +48,13 @@ def update(
     clip: float,
     by_head: bool = True,
 ) -> tuple[Network, AdamState, select.Weights | None]:
-    """θ and the moments after a step, and the context LSTM's weights as they are multiplied.
+    """θ, the moments and the context LSTM's working weights after a step.
 
-    ``used`` are the heads that have a gradient now.
+    ``used``: the heads that have a gradient.
     """
     count, uses = state.count + 1, state.uses + used
     scale = _clipped(slope, used, clip)
-    # A head that never had a gradient would not move either way.
+    # Without a gradient the moments are zero: such heads need no update.
     moving = used if by_head else uses > 0
     own = jnp.maximum(uses, 1) if by_head else jnp.full_like(uses, count)
     now, of_heads = rates(count, scale, learning_rate), rates(own, scale, learning_rate)
@@ -71,21 +70,26 @@ def update(
 
 
 def _clipped(slope: Network, used: Bool[Array, " heads"], clip: float) -> Float[Array, ""]:
-    """What to multiply the gradient with so that its norm is at most ``clip``."""
+    """The factor that clips the whole gradient."""
     large, *rest = _apart(slope)
     squares = select.sum_of_squares(large, used)
     squares = squares + sum(jnp.square(leaf).sum() for leaf in jax.tree.leaves(rest))
+    return clip_factor(squares, clip)
+
+
+def clip_factor(squares: Any, clip: float) -> Float[Array, ""]:
+    """The factor that limits a gradient's norm, given the sum of its squares."""
     norm = jnp.sqrt(squares)
     return jnp.where(norm < clip, 1.0, clip / jnp.maximum(norm, clip))
 
 
 def _heads(network: Network) -> list[Any]:
-    """What has a row for each head."""
+    """The arrays with a row for each head."""
     return [network.context.weights, network.context.bias, network.scorer]
 
 
 def _apart(network: Network) -> tuple[select.Weights, Any, Network]:
-    """The context LSTM's weights, nearly all there are; the rest of the heads; what they share."""
+    """The context LSTM's weights (most of θ), the heads' other weights, and the shared ones."""
     weights, *small = _heads(network)
     return weights, small, eqx.tree_at(_heads, network, [None] * 3)
 

@@ -1,15 +1,11 @@
-"""Agents, gates and explorers by name: one registration carries all that others need to know.
-
-``register`` adds an agent (docs/extending.md); gates join with ``gating.register``. The built-in
-parts are registered when ``grue.agents.catalogue`` is imported.
-"""
+"""Registries of agents, gates and explorers by name (docs/extending.md)."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from grue.agents.settings import AgentSettings
 from grue.errors import NotRegisteredError, UsageError
@@ -30,19 +26,19 @@ class Metric(NamedTuple):
     name: str
     description: str
     per: Span = "update"
-    """What its mean is over: the steps, the ended episodes or the updates of a row. ``count``: a
-    sum over the row. ``end``: the value at the end of the row."""
+    """``step``, ``episode``, ``update``: the mean over those of the row. ``count``: the sum.
+    ``end``: the value at the end of the row."""
 
 
 class Setup(NamedTuple):
-    """What an agent is made from."""
+    """The arguments of an agent."""
 
     env: Environment
     settings: Any
     """An instance of the agent's declared settings."""
     gates: GateSet
     heads: int
-    """The most heads that a run of the program has."""
+    """The largest number of heads of a run of the program."""
     explorers: Sequence[ChosenExplorer] = ()
 
 
@@ -56,31 +52,30 @@ class AgentKind:
     """One line for ``grue agents``."""
     settings: type[AgentSettings] = AgentSettings
     metrics: tuple[Metric, ...] = ()
-    """Its own columns: what ``observe`` and ``update`` return under these names."""
+    """Its own columns, returned by ``observe`` and ``update``."""
     heads: int = 1
     updates: bool = True
     """False for an agent that learns in ``observe``: its ``update`` does nothing."""
     explores: bool = False
-    """Whether it learns from an explorer's bonus."""
+    """Whether it can use explorers."""
     classifier: bool = False
     """Whether it trains Φ_C, which learned gates need."""
     estimates: bool = False
-    """Whether it estimates ξ̂: then precision and recall are columns too."""
+    """Whether it estimates ξ̂. Adds the columns precision and recall."""
     look_and_inventory: bool = False
-    """Whether it is told what look and inventory would print."""
+    """Whether it is told the output of look and inventory."""
 
 
-class Registry(Mapping[str, Part], Generic[Part]):
-    """Parts of one kind by name, in the order in which they were registered."""
+class Registry(dict[str, Part]):
+    """Parts of one kind by name, in the order of registration."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
-        self._parts: dict[str, Part] = {}
         self._built_in: set[str] = set()
 
     def add(self, name: str, part: Part, built_in: bool = False) -> None:
-        """Registers a part. One of your own may be replaced by a newer one, a built-in may not."""
-        if name in self._built_in or (built_in and name in self._parts):
+        """Registers a part. It replaces an earlier one of that name, unless that is built in."""
+        if name in self._built_in or (built_in and name in self):
             raise UsageError(
                 f"{name!r} is a built-in {self.kind} and cannot be replaced; choose another name"
             )
@@ -88,43 +83,34 @@ class Registry(Mapping[str, Part], Generic[Part]):
             raise UsageError(
                 f"{name!r} cannot name a {self.kind}: use letters, digits, '-', '_' and '.'"
             )
-        self._parts[name] = part
+        self[name] = part
         if built_in:
             self._built_in.add(name)
 
     def remove(self, name: str) -> None:
-        """Forgets a part of one's own."""
+        """Removes a part that is not built in."""
         if name not in self._built_in:
-            self._parts.pop(name, None)
+            self.pop(name, None)
 
     def find(self, name: str) -> Part:
-        if name in self._parts:
-            return self._parts[name]
+        if name in self:
+            return self[name]
         raise NotRegisteredError(
-            f"there is no {self.kind} {name!r}; there are {', '.join(self._parts)}; if it is your "
+            f"there is no {self.kind} {name!r}; there are {', '.join(self)}; if it is your "
             "own, name the file that registers it in GRUE_IMPORT (in Python: import it first)"
         )
 
     def number(self, name: str) -> int:
-        """Its place, for sorting."""
+        """The index of a part."""
         self.find(name)
-        return list(self._parts).index(name)
-
-    def __getitem__(self, name: str) -> Part:
-        return self._parts[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._parts)
-
-    def __len__(self) -> int:
-        return len(self._parts)
+        return list(self).index(name)
 
 
 AGENTS: Registry[AgentKind] = Registry("agent")
 
 
 def register(name: str, built_in: bool = False, **declared: Any) -> Callable[[Any], Any]:
-    """Registers what it decorates as the maker of an agent; the rest is ``AgentKind``'s fields."""
+    """Registers the decorated class or function; ``declared`` are fields of ``AgentKind``."""
 
     def add(make: Any) -> Any:
         AGENTS.add(name, AgentKind(make, **declared), built_in)

@@ -1,8 +1,8 @@
-"""Balanced episodic memory: whole episodes, sampled as sequences that never cross an episode.
+"""Balanced episodic replay memory, sampled as sequences within an episode.
 
 A fraction of the sequences comes from episodes with a positive reward, a fraction from episodes
-with a negative one, the rest from all. Rows are a ring: the oldest episodes give way. An episode
-of n steps takes n + 1 rows, the last one for what was seen after its last step.
+with a negative one, the rest from all. The rows are a ring buffer: the oldest episodes are
+overwritten. An episode of n steps takes n + 1 rows, the last for what followed its last step.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 Fields = dict[str, Any]
-"""Arrays by name, each with a value for every step."""
+"""Arrays by name, with a value for every step."""
 
 
 class ReplayStep(NamedTuple):
-    """What is kept of a step: o_t and u_t, then a_t with r_{t+1}, e_{t+1} and the end."""
+    """A stored step: o_t, u_t, a_t, r_{t+1}, e_{t+1} and whether the game ended."""
 
     observation: Int[Array, "*rows length"]
     score: Int[Array, "*rows"]
@@ -28,24 +28,24 @@ class ReplayStep(NamedTuple):
     admissible: Bool[Array, "*rows"]
     terminated: Bool[Array, "*rows"]
     admissible_set: Bool[Array, "*rows commands"] | None = None
-    """At o_t, where the memory keeps it."""
+    """At o_t, if the memory stores it."""
     fields: Fields = {}  # noqa: RUF012
-    """Further fields that the agent has asked for."""
+    """Extra fields of the agent and the explorers."""
 
 
 class Ring(NamedTuple):
-    """First rows of episodes, oldest first, around a ring."""
+    """A ring buffer of episodes: their first rows and lengths."""
 
     first: Int[Array, " episodes"]
     length: Int[Array, " episodes"]
-    """Steps of the episode, one less than its rows."""
+    """In steps: one less than the rows."""
     oldest: Int[Array, ""]
     count: Int[Array, ""]
-    """How many were ever added."""
+    """The number of episodes ever added."""
 
 
 class Stored(NamedTuple):
-    """The rows as they are kept: words in as few bytes as they need, the rest in one array."""
+    """The packed rows: tokens in one or two bytes, score, action, reward and flags in one array."""
 
     observation: Int[Array, "capacity length"]
     facts: Int[Array, "capacity facts"]
@@ -57,24 +57,24 @@ class Stored(NamedTuple):
 class EpisodicReplay(NamedTuple):
     stored: Stored
     written: Int[Array, ""]
-    """How many rows were ever written; a row's number never changes, its place is the remainder."""
+    """The number of rows ever written. Row n is stored at n modulo the capacity."""
     began: Int[Array, ""]
-    """The row in which the episode under way began."""
+    """The first row of the current episode."""
     rewards: Bool[Array, "2"]
-    """Whether it has had a positive and a negative reward."""
+    """Whether it has had a positive reward, and a negative one."""
     whole: Ring
     positive: Ring
     negative: Ring
 
 
 class Sequences(NamedTuple):
-    """Steps of some episodes in order, and one more row for what came after the last."""
+    """Sampled sequences of steps, and one more row for what followed the last step."""
 
     rows: ReplayStep
     previous: Int[Array, "batch rows"]
     """a_{t-1}; -1 before the first step of an episode."""
     valid: Bool[Array, "batch steps"]
-    """Which steps are there: short episodes leave the end empty."""
+    """False for steps past the end of the episode."""
 
 
 def init(
@@ -85,10 +85,10 @@ def init(
     commands: int = 0,
     fields: Mapping[str, jax.ShapeDtypeStruct] | None = None,
 ) -> EpisodicReplay:
-    """An empty memory for so many rows of texts over so many words.
+    """An empty memory for ``capacity`` rows and a vocabulary of ``words``.
 
-    With ``commands`` it keeps which of so many are admissible, too; ``fields`` are the shapes and
-    types of further values of a step.
+    With ``commands`` (their number) it stores the admissible commands too. ``fields`` are the
+    shapes and types of extra fields.
     """
     episodes = max(1, capacity // shortest_episode)
 
@@ -110,10 +110,9 @@ def init(
 def add(
     replay: EpisodicReplay, row: ReplayStep, last: ReplayStep, over: Bool[Array, ""]
 ) -> EpisodicReplay:
-    """Adds a step to the episode under way.
+    """Adds a step to the current episode.
 
-    ``last`` holds what was seen after the step: it is kept if the episode is over, and otherwise
-    the next step's row takes its place.
+    ``last`` is the row for what followed. Unless the episode is over, the next step overwrites it.
     """
     replay = _write(replay, row, last)
     rewards = replay.rewards | jnp.stack([row.reward > 0, row.reward < 0])
@@ -126,7 +125,7 @@ def add(
         began=jnp.where(over, replay.written + 2, replay.began),
         rewards=rewards & ~over,
     )
-    # The second row is there too, for now.
+    # ``last`` has been written too.
     return _forget(replay, replay.written + ~over)
 
 
@@ -143,12 +142,11 @@ def sample(
     negative_fraction: float | Float[Array, ""] = 0.25,
     shortest: int | None = None,
 ) -> Sequences:
-    """Sequences of steps, each from an episode that is drawn by its rewards.
+    """Samples sequences of steps.
 
     The first τ_p of the batch come from episodes with a positive reward, the next τ_n from those
-    with a negative one, the rest from all; where there is no such episode, from all. A sequence
-    holds at least ``shortest`` steps of its episode, by default its whole length; the steps past
-    the end are masked.
+    with a negative one (from all if there is none), the rest from all. A sequence has at least
+    ``shortest`` steps of its episode (by default ``length``). Steps past the end are masked.
     """
     by_episode, by_start = jax.random.split(key)
     number = jnp.arange(batch)
@@ -165,7 +163,7 @@ def sample(
     starts = jnp.maximum(steps - (length if shortest is None else shortest) + 1, 1)
     offset = (jax.random.uniform(by_start, (batch,)) * starts).astype(jnp.int32)
     at = offset[:, None] + jnp.arange(length + 1)
-    # Past the end the last row is read again: it is marked as not there.
+    # Past the end the last row is repeated; these steps are masked.
     numbers = first[:, None] + jnp.minimum(at, steps[:, None])
     capacity = len(replay.stored.facts)
     before = replay.stored.facts[(numbers - 1) % capacity, 1]
@@ -174,7 +172,7 @@ def sample(
 
 
 def rows(replay: EpisodicReplay, numbers: Int[Array, "*rows"]) -> ReplayStep:
-    """The rows of some numbers, which must not have been written over."""
+    """The rows with these numbers, which must not have been overwritten."""
     places = numbers % len(replay.stored.facts)
     return _unpack(jax.tree.map(lambda field: field[places], replay.stored))
 
@@ -198,20 +196,18 @@ def _unpack(stored: Stored) -> ReplayStep:
         jax.lax.bitcast_convert_type(reward, jnp.float32),
         flags % 2 == 1,
         flags >= 2,
-        # As many as the bytes have room for: the last ones may be no commands.
+        # Padded to whole bytes.
         None if packed is None else jnp.unpackbits(packed, axis=-1).astype(bool),
         stored.fields,
     )
 
 
 def _write(replay: EpisodicReplay, row: ReplayStep, following: ReplayStep) -> EpisodicReplay:
-    """Writes two rows; the second does not count yet."""
+    """Writes two rows. The second is not counted in ``written``."""
     places = (replay.written + jnp.arange(2)) % len(replay.stored.facts)
     both = jax.tree.map(lambda *fields: jnp.stack(fields), _pack(row), _pack(following))
     stored = jax.tree.map(
-        lambda field, values: field.at[places].set(values.astype(field.dtype)),
-        replay.stored,
-        both,
+        lambda field, values: field.at[places].set(values.astype(field.dtype)), replay.stored, both
     )
     return replay._replace(stored=stored)
 
@@ -230,28 +226,25 @@ def _append(
 
 
 def _forget(replay: EpisodicReplay, written: Int[Array, ""]) -> EpisodicReplay:
-    """Drops episodes whose first row has been written over."""
+    """Drops episodes whose first row has been overwritten."""
     gone_before = written - len(replay.stored.facts)
 
     def forget(ring: Ring) -> Ring:
         oldest = ring.oldest
-        # A step moves the edge by two rows at most, and no episode is shorter than that.
+        # A step writes at most two rows, and every episode has at least two.
         for _ in range(2):
             first = ring.first[oldest % len(ring.first)]
             oldest = oldest + ((oldest < ring.count) & (first < gone_before))
         return ring._replace(oldest=oldest)
 
-    return replay._replace(
-        whole=forget(replay.whole),
-        positive=forget(replay.positive),
-        negative=forget(replay.negative),
-    )
+    whole, positive, negative = map(forget, (replay.whole, replay.positive, replay.negative))
+    return replay._replace(whole=whole, positive=positive, negative=negative)
 
 
 def draw(
     ring: Ring, draws: Float[Array, " batch"]
 ) -> tuple[Int[Array, " batch"], Int[Array, " batch"]]:
-    """First rows and lengths of episodes, each equally likely."""
+    """Picks episodes uniformly, from uniform numbers; returns first rows and lengths."""
     known = ring.count - ring.oldest
     which = jnp.minimum((draws * known).astype(jnp.int32), jnp.maximum(known - 1, 0))
     place = (ring.oldest + which) % len(ring.first)

@@ -1,8 +1,7 @@
-"""Settings that declare themselves: a dataclass whose fields carry limits and a description.
+"""Settings: dataclasses whose fields have limits and a description, made by ``setting``.
 
-``setting`` makes such a field. Every agent, gate and explorer has a dataclass of its own; what the
-training loop asks of all agents is ``AgentSettings``. The defaults are the paper's
-(docs/agents.md).
+Every agent, gate and explorer has its own dataclass; those of agents extend ``AgentSettings``. The
+defaults are the paper's (docs/agents.md).
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import Any, get_args, get_type_hints
 from grue.errors import UsageError
 
 LARGEST = 2**31 - 1
-"""Steps are counted in 32 bits."""
+"""Steps are 32-bit integers."""
 KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a name"}
 
 
@@ -30,7 +29,6 @@ class Limits:
     choices: Collection[str] | None = None
 
     def check(self, name: str, value: Any) -> None:
-        """Refuses a value that is out of bounds."""
         if self.choices is not None and value not in self.choices:
             raise UsageError(f"there is no {name} {value!r}; there are {', '.join(self.choices)}")
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -58,13 +56,12 @@ def setting(
     choices: Collection[str] | None = None,
 ) -> Any:
     """A field of a settings dataclass, with its description and limits."""
-    limits = Limits(least, above, most, choices)
-    metadata = {"description": description, "limits": limits}
+    metadata = {"description": description, "limits": Limits(least, above, most, choices)}
     return dataclasses.field(default=default, metadata=metadata)
 
 
 def check_limits(settings: Any) -> None:
-    """Refuses the first field of a dataclass that is out of its limits."""
+    """Raises a UsageError for the first field that is out of its limits."""
     for field in dataclasses.fields(settings):
         if limits := field.metadata.get("limits"):
             limits.check(field.name, getattr(settings, field.name))
@@ -75,7 +72,7 @@ def names_of(settings: type) -> list[str]:
 
 
 def from_text(settings: type, name: str, text: str) -> Any:
-    """A value as the command line gives it, in the type of its field."""
+    """Parses a value from the command line."""
     kinds = _kinds(settings, name)
     if type(None) in kinds and text.lower() == "none":
         return None
@@ -94,7 +91,7 @@ def from_text(settings: type, name: str, text: str) -> Any:
 
 
 def typed(settings: type, name: str, value: Any) -> Any:
-    """A value in exactly the type of its field, so that equal settings are equal in JSON too."""
+    """Converts a value to the type of its field, so that equal settings are equal in JSON."""
     return as_kind(name, value, _kinds(settings, name))
 
 
@@ -130,12 +127,12 @@ def described(settings: type) -> Iterable[tuple[str, Any, str]]:
 
 @dataclass(frozen=True, kw_only=True)
 class NoSettings:
-    """Of a gate or an explorer that has none."""
+    """For a gate or an explorer without settings."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AgentSettings:
-    """What the training loop asks of every agent."""
+    """The settings of every agent, used by the training loop."""
 
     discount: float = setting(0.9, "γ", least=0, most=1)
     epsilon_start: float = setting(1.0, "ε at the first step", least=0, most=1)
@@ -151,7 +148,7 @@ class AgentSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class ReplaySettings(AgentSettings):
-    """Of agents that learn from batches of a replay memory by gradient descent."""
+    """For agents that learn by gradient descent on batches from a replay memory."""
 
     replay_steps: int = setting(500_000, "steps that the replay memory holds", above=0)
     batch_size: int = setting(32, "sequences, or steps, of a batch", above=0)

@@ -1,17 +1,15 @@
 """The tabular agents of the paper: Q-learning on texts, one value for each text and command.
 
-``tabular`` takes the last feedback for the state, ``li-tabular`` what look and inventory would
-print, which it is told without spending a step. Every value starts at 0. After each step
+The state is the last observation for ``tabular``, and the output of look and inventory, without
+spending a step, for ``li-tabular``. Every value starts at 0. After each step
 
     Q(s, a) ← Q(s, a) + α (r + γ max_a' Q(s', a') - Q(s, a))
 
-with the maximum over all commands, and with the oracle over the admissible ones; nothing follows a
-game that has ended, and a time limit is not an end. There is no memory of steps: ``observe``
-learns, ``update`` has nothing to do.
+with the maximum over all commands, or with the oracle over the admissible ones. The value after
+the end of the game is 0; a time limit is not an end. There is no replay memory: ``observe`` learns.
 
-A text gets a row of the table when one of its values first leaves 0, so what has no row is 0 as
-well. ``table_rows`` are never exceeded: a text that finds no room stays at 0, and ``Table.refused``
-counts what was not learned because of it.
+A text gets a row when one of its values first becomes nonzero. When all ``table_rows`` are used,
+new texts stay at 0, and ``Table.refused`` counts the updates that were lost.
 """
 
 from __future__ import annotations
@@ -33,9 +31,9 @@ from grue.agents.textkey import Key, text_key
 from grue.engine.step import Step
 
 WINDOW = 32
-"""Slots that are searched for a key, from its own slot on."""
+"""Slots that are searched for a key."""
 SLOTS_PER_ROW = 4
-"""So few slots are taken that no window fills up before the rows do."""
+"""Enough that the rows are used up before any window is full."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,22 +47,22 @@ class TabularSettings(AgentSettings):
 
 
 class Table(NamedTuple):
-    """Values by text: open addressing on keys of 64 bits, beside rows that fill up in order."""
+    """Values by text: a hash table with open addressing on 64-bit keys."""
 
     slots: UInt32[Array, "slots 3"]
-    """A key in two words, and its row; row 0 is that of an empty slot."""
+    """A key in two words, and its row; row 0 in an empty slot."""
     values: Float[Array, "rows commands"]
-    """Row 0 stays 0: it is read for every text that has no row."""
+    """Row 0 is always 0, for texts without a row."""
     used: Int[Array, ""]
     """Rows in use."""
     refused: Int[Array, ""]
-    """Values that would have been learned had there been room."""
+    """Updates lost because the table was full."""
 
 
 def empty_table(rows: int, commands: int) -> Table:
     slots = 1 << (SLOTS_PER_ROW * rows - 1).bit_length()
     return Table(
-        # The last window does not wrap around.
+        # The last window extends past the slots.
         jnp.zeros((slots + WINDOW, 3), jnp.uint32),
         jnp.zeros((1 + rows, commands), jnp.float32),
         jnp.int32(0),
@@ -73,31 +71,26 @@ def empty_table(rows: int, commands: int) -> Table:
 
 
 def find(table: Table, key: Key) -> Int[Array, ""]:
-    """The row of a key; 0 where it has none."""
+    """The row of a key; 0 if it has none."""
     window = _window(table, key)
     same = (window[:, 0] == key[0]) & (window[:, 1] == key[1])
     return jnp.where(same, window[:, 2], 0).max().astype(jnp.int32)
 
 
 def add(table: Table, key: Key, action: Int[Array, ""], change: Float[Array, ""]) -> Table:
-    """Adds to a value, in a new row where the key has none and the change is not 0."""
+    """Adds to a value. A new key gets a row if the change is not 0."""
     row = find(table, key)
     free = _window(table, key)[:, 2] == 0
     wanted = (row == 0) & (change != 0)
     added = wanted & free.any() & (table.used < len(table.values) - 1)
     used = table.used + added
     row = jnp.where(added, used, row)
-    # What is not to be written goes past the end, and is dropped.
+    # Writes past the end are dropped.
     slot = jnp.where(added, _first_slot(table, key) + free.argmax(), len(table.slots))
-    entry = jnp.append(key, used.astype(jnp.uint32))
-    return Table(
-        table.slots.at[slot].set(entry, mode="drop"),
-        table.values.at[jnp.where(row > 0, row, len(table.values)), action].add(
-            change, mode="drop"
-        ),
-        used,
-        table.refused + (wanted & ~added),
-    )
+    slots = table.slots.at[slot].set(jnp.append(key, used.astype(jnp.uint32)), mode="drop")
+    target = jnp.where(row > 0, row, len(table.values))
+    values = table.values.at[target, action].add(change, mode="drop")
+    return Table(slots, values, used, table.refused + (wanted & ~added))
 
 
 def _window(table: Table, key: Key) -> UInt32[Array, "window 3"]:
@@ -105,7 +98,7 @@ def _window(table: Table, key: Key) -> UInt32[Array, "window 3"]:
 
 
 def _first_slot(table: Table, key: Key) -> Int[Array, ""]:
-    """The highest bits of a sum of products are its best mixed."""
+    """From the highest bits of the key, which are the best mixed."""
     bits = (len(table.slots) - WINDOW).bit_length() - 1
     return (key[0] >> (32 - bits)).astype(jnp.int32)
 
@@ -116,9 +109,9 @@ def choose(
     candidates: Bool[Array, " commands"],
     epsilon: Float[Array, ""],
 ) -> Int[Array, ""]:
-    """ε-greedy as ``gating.choose``, but by lot among equals: where all is 0 its first would win.
+    """ε-greedy like ``gating.choose``, with random tie-breaking, as most values are 0.
 
-    Two numbers are drawn, not one for each command: drawing them would take most of a step.
+    Draws two random numbers, not one per command, which would take most of a step's time.
     """
     explore, lot = jax.random.uniform(key, (2,))
     best = candidates & (values == jnp.where(candidates, values, -jnp.inf).max())
@@ -128,17 +121,15 @@ def choose(
 
 
 class TabularAgent(Agent):
-    """Its memory in an episode is the key of the state it is in."""
+    """Its memory in an episode is the key of the current state."""
 
     def __init__(self, setup: Setup, look_and_inventory: bool = False) -> None:
         self.settings: TabularSettings = setup.settings
         self.env, self.gates = setup.env, setup.gates
         self.look_and_inventory = look_and_inventory
-        first = jax.jit(lambda: self._key(*self.env.reset()))()
-        self.first_key = np.asarray(first)
+        self.first_key = np.asarray(jax.jit(lambda: self._key(*self.env.reset()))())
 
     def init(self, key: PRNGKeyArray) -> AgentState:
-        """An empty table, whatever the key."""
         return AgentState((), empty_table(self.settings.table_rows, len(self.env.commands)))
 
     def start(self, state: AgentState) -> Key:
@@ -155,10 +146,8 @@ class TabularAgent(Agent):
         table: Table = state.kept
         gate_key, choice_key = jax.random.split(key)
         values = table.values[find(table, episode.memory)]
-        unknown = jnp.zeros_like(values)
-        candidates = self.gates.candidates(
-            gate_key, parameters, unknown, episode.seen.admissible_set
-        )
+        unknown, possible = jnp.zeros_like(values), episode.seen.admissible_set
+        candidates = self.gates.candidates(gate_key, parameters, unknown, possible)
         action = choose(choice_key, values, candidates, epsilon)
         return state, Decision(action, episode.memory, jnp.int32(0), candidates, values, None)
 
@@ -174,19 +163,15 @@ class TabularAgent(Agent):
         parameters: RunParameters,
     ) -> tuple[AgentState, Told]:
         """One step of Q-learning."""
-        table: Table = state.kept
+        table, seen = state.kept, after.seen
         values = table.values[find(table, after.memory)]
-        possible = after.seen.admissible_set if self.settings.oracle_in_targets else None
-        # Without a classifier every step is believed to have changed the game.
+        possible = seen.admissible_set if self.settings.oracle_in_targets else None
+        # There is no classifier: ξ̂ = 1.
         future = targets.next_value(
             self.gates, parameters.gate, values, values[action], jnp.float32(1), possible
         )
-        target = targets.q_target(
-            after.seen.reward.astype(jnp.float32),
-            after.seen.terminated,
-            future,
-            self.settings.discount,
-        )
+        reward = seen.reward.astype(jnp.float32)
+        target = targets.q_target(reward, seen.terminated, future, self.settings.discount)
         value = table.values[find(table, before.memory), action]
         change = self.settings.table_learning_rate * (target - value)
         return state._replace(kept=add(table, before.memory, action, change)), {}

@@ -1,7 +1,7 @@
-"""TARGETS and the losses of Algorithm 1, each as a tiny function of one transition.
+"""TARGETS and the losses of Algorithm 1.
 
 Names follow the paper: Q(h_t, a_t) is ``q_t``, the values after the step ``q_next``, the estimate
-ξ̂(h_t, a_t) ``admissibility``. All work on any leading shape.
+ξ̂(h_t, a_t) ``admissibility``. All functions take any batch shape.
 """
 
 from __future__ import annotations
@@ -31,37 +31,40 @@ def next_value(
     admissibility: Float[Array, "*batch"],
     next_admissible: Bool[Array, "*batch room"] | None = None,
 ) -> Float[Array, "*batch"]:
-    """The value after a step, by gate.
+    """The value after a step, by gate: max_a Q(h', a) unless the gate says otherwise.
 
-    Ordinarily max_a Q(h', a); with the oracle over the commands that are admissible then, if they
-    are given (there may be room for more than there are). CQLH weighs it with the belief that the
-    state changed at all, ξ̂ · max_a Q(h', a) + (1 - ξ̂) · ``q_next_same``; ACQLH drops the second
-    term.
-
-    ``q_next_same`` is Q(h_{t+1}, a_t) in the appendix and in Algorithm 1, and Q(h_t, a_t) in
-    equation (4) of the text.
+    The oracle's maximum is over ``next_admissible`` if given (padded to whole bytes). CQLH uses
+    ξ̂ · max_a Q(h', a) + (1 - ξ̂) · ``q_next_same``; ACQLH drops the second term. ``q_next_same`` is
+    Q(h_{t+1}, a_t) in the paper's appendix and Algorithm 1, and Q(h_t, a_t) in its equation (4).
     """
     possible = q_next.max(-1)
     if next_admissible is not None:
         may = next_admissible[..., : q_next.shape[-1]]
-        # Where nothing is admissible, as after the end, all are compared.
+        # If nothing is admissible, as after the end, the maximum is over all.
         may = may | ~may.any(-1, keepdims=True)
         possible = jnp.where(may, q_next, -jnp.inf).max(-1)
     after = After(q_next.max(-1), q_next_same, admissibility, possible)
     return gates.value(gate, after)
 
 
+def of_action(
+    values: Float[Array, "*batch commands"], action: Int[Array, "*batch"]
+) -> Float[Array, "*batch"]:
+    """The value of the command that was taken."""
+    return jnp.take_along_axis(values, action[..., None], axis=-1)[..., 0]
+
+
 def squared_error(
     target: Float[Array, "*batch"], q_t: Float[Array, "*batch"]
 ) -> Float[Array, "*batch"]:
-    """(y - Q)², the target held fixed."""
+    """(y - Q)², without a gradient through the target."""
     return jnp.square(jax.lax.stop_gradient(target) - q_t)
 
 
 def huber_error(
     target: Float[Array, "*batch"], q_t: Float[Array, "*batch"], delta: float = 1.0
 ) -> Float[Array, "*batch"]:
-    """As the squared error within ``delta``, straight beyond; same scale: (y - Q)² near 0."""
+    """The squared error within ``delta``, linear beyond."""
     size = jnp.abs(jax.lax.stop_gradient(target) - q_t)
     return jnp.where(size <= delta, size**2, 2 * delta * size - delta**2)
 
@@ -69,5 +72,5 @@ def huber_error(
 def bandit_cross_entropy(
     logit: Float[Array, "*batch"], admissible: Bool[Array, "*batch"]
 ) -> Float[Array, "*batch"]:
-    """BCE(e_t, ξ̂(h_t, a_t)) of the command that was taken: no other one's answer is known."""
+    """BCE(e_t, ξ̂(h_t, a_t)) of the command that was taken."""
     return jnp.logaddexp(0.0, jnp.where(admissible, -logit, logit))

@@ -1,8 +1,6 @@
-"""Algorithm 1 of Jain et al. (2020), as one scanned program.
+"""Algorithm 1 of Jain et al. (2020), as one scanned program; vmapped over several runs.
 
 ACT is the agent's ``act`` (``agents/deep.py``), TARGETS and the loss are in ``agents/learner.py``.
-The rest is here: all that a run carries, and the function that advances it by some thousand steps.
-Many runs are the same program, vmapped.
 """
 
 from __future__ import annotations
@@ -10,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -27,7 +26,7 @@ from grue.errors import UsageError
 
 
 class Run(NamedTuple):
-    """All that a run is between two steps."""
+    """The state of a run between two steps."""
 
     parameters: RunParameters
     play_key: PRNGKeyArray
@@ -37,26 +36,26 @@ class Run(NamedTuple):
 
 
 Sums = dict[str, Float[Array, "..."]]
-"""What is added up over the steps of a row of metrics (``training/metrics.py``), by name."""
+"""Sums over the steps of a row of metrics (``training/metrics.py``), by name."""
 
 
 class Program(NamedTuple):
+    """``init(seeds, parameters)``, ``advance(run, step, learn, steps)`` and θ⁻ ← θ, compiled."""
+
     init: Callable[[Int[Array, "*runs"], RunParameters], Run]
-    """From seeds and parameters."""
     advance: Callable[[Run, Int[Array, ""], bool, int], tuple[Run, Sums]]
-    """``advance(run, step, learn, steps)``: the run after so many more steps, and their sums."""
     copy_to_target: Callable[[Run], Run]
 
 
 @dataclass(frozen=True)
 class Algorithm:
-    """Algorithm 1 of one run, or of many runs side by side: pure functions on ``Run``."""
+    """Algorithm 1 for one run, or for a batch of runs: pure functions on ``Run``."""
 
     env: Environment
     agent: Agent
     settings: AgentSettings
     metrics: tuple[Metric, ...]
-    """The columns that the agent has declared."""
+    """The declared columns of the agent and the explorers."""
     many: bool
 
     def init(self, seed: Int[Array, ""], parameters: RunParameters) -> Run:
@@ -67,11 +66,11 @@ class Algorithm:
         return Run(parameters, play, replay, state, self.begin(state, *game))
 
     def begin(self, state: AgentState, world: Any, seen: Step) -> Episode:
-        """o_1, u_1 = 0, h_0 = 0; the command before the first is 'look'."""
+        """o_1, u_1 = 0, h_0 = 0, and no previous command (-1)."""
         return Episode(world, seen, jnp.int32(-1), jnp.int32(0), self.agent.start(state))
 
     def step(self, run: Run, number: Int[Array, ""]) -> tuple[Run, Sums]:
-        """Plays one command. ``number`` is G, the steps of the run so far."""
+        """Plays one command. ``number`` is G, the number of steps so far."""
         env, agent, settings, before = self.env, self.agent, self.settings, run.episode
         epsilon = annealed_epsilon(
             number, settings.epsilon_start, settings.epsilon_end, settings.epsilon_steps
@@ -102,7 +101,7 @@ class Algorithm:
         return run._replace(agent=state, episode=episode), sums
 
     def update(self, run: Run, number: Int[Array, ""]) -> tuple[Run, Told]:
-        """Samples sequences, TARGETS, gradient descent on L(θ)."""
+        """Samples sequences, computes TARGETS, and does gradient descent on L(θ)."""
         key = jax.random.fold_in(run.replay_key, number)
         learned, told = self.agent.update(run.agent, run.parameters, key)
         _check_declared(told, self.metrics)
@@ -126,7 +125,7 @@ class Algorithm:
     def advance(
         self, run: Run, number: Int[Array, ""], learn: bool, steps: int
     ) -> tuple[Run, Sums]:
-        """Some thousand steps. The target network is copied after every I_target of them."""
+        """``steps`` steps. The target network is copied every I_target steps."""
         every = self.settings.target_every
         period = math.gcd(every, steps)
         copies = learn and period == every
@@ -140,25 +139,19 @@ class Algorithm:
         return run, _total(sums)
 
     def _each(self, function: Callable) -> Callable:
-        """Over all runs; the number of the step is the same for all."""
+        """Maps a function over the runs; the number of the step is the same for all."""
         if not self.many:
             return function
-        return lambda run, *number: jax.vmap(function, in_axes=(0, *(None for _ in number)))(
-            run, *number
-        )
+        return lambda run, *number: jax.vmap(lambda one: function(one, *number))(run)
 
     def program(self) -> Program:
         init = jax.vmap(self.init) if self.many else self.init
-        return Program(
-            init=jax.jit(init),
-            advance=jax.jit(
-                self.advance,
-                static_argnums=(2, 3),
-                donate_argnums=0,
-                compiler_options=compilation().options,
-            ),
-            copy_to_target=jax.jit(self._each(self.copy), donate_argnums=0),
+        options = compilation().options
+        advance = partial(
+            jax.jit, static_argnums=(2, 3), donate_argnums=0, compiler_options=options
         )
+        copy_to_target = jax.jit(self._each(self.copy), donate_argnums=0)
+        return Program(jax.jit(init), advance(self.advance), copy_to_target)
 
 
 def look_is_forced(parameters: RunParameters, time: Int[Array, ""]) -> Bool[Array, ""]:
@@ -170,14 +163,14 @@ def look_is_forced(parameters: RunParameters, time: Int[Array, ""]) -> Bool[Arra
 def _count(
     decision: Decision, before: Episode, after: Episode, agent: Agent, env: Environment
 ) -> Sums:
-    """What one step adds to the metrics; nan where the admissible commands are not known."""
+    """What a step adds to the metrics; nan if the game does not tell the admissible commands."""
     seen = after.seen
     over = seen.terminated | seen.truncated
     possible = before.seen.admissible_set
     known = 1.0 if env.knows.admissible else jnp.nan
     counted = {
         "episodes": over,
-        # Cut short because a hosted game's emulator failed.
+        # The emulator of a hosted game failed.
         "failures": seen.truncated & (after.time < env.episode_steps),
         "wins": over & seen.subtasks.all(),
         "score": over * seen.score,
@@ -199,14 +192,11 @@ def _count(
 
 
 def _declared(told: Told, metrics: tuple[Metric, ...], over: Bool[Array, ""]) -> Sums:
-    """The agent's own columns: what ``observe`` told of this step, 0 for those of updates."""
+    """The declared columns: the values from ``observe``, and 0 for those of updates."""
     _check_declared(told, metrics)
-    zero = jnp.float32(0)
-    values = {metric.name: told.get(metric.name, zero) for metric in metrics}
-    ended = {metric.name for metric in metrics if metric.per == "episode"}
     return {
-        name: jnp.asarray(value, jnp.float32) * (over if name in ended else 1)
-        for name, value in values.items()
+        name: jnp.asarray(told.get(name, 0), jnp.float32) * (over if per == "episode" else 1)
+        for name, _, per in metrics
     }
 
 

@@ -1,14 +1,14 @@
-"""Measures training: the update, whole training steps, and the work they need at the least.
+"""Measures the speed of training, and the arithmetic that an update needs.
 
-The work is counted from the batches that were drawn: each distinct text once and without padding,
-one head for each step, no scores for the minimum history. A product of m×k and k×n takes 2mkn
-operations; what is added, squashed or moved is not counted.
+The arithmetic is counted from sampled batches: each distinct text once and without padding, one
+head for each step, no scores for the minimum history. Only matrix products count: 2mkn operations
+for m×k times k×n.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from statistics import median
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ import jax.numpy as jnp
 
 from grue.agents.catalogue import AGENTS
 from grue.agents.deep import DeepAgent
+from grue.agents.kernels.select import working_dtype
 from grue.agents.learner import distinct_texts
 from grue.engine.bench import device_name
 from grue.engine.pooled import PooledEnv
@@ -26,9 +27,9 @@ from grue.training.config import TrainConfig
 from grue.training.programs import build, parameters_of, program_key
 
 ROUNDS = 9
-"""In which everything is timed once."""
+"""Everything is timed once in each round."""
 WARM_UP = 2_000
-"""Steps at random before anything is timed: they fill the memory."""
+"""Random steps before the timing, to fill the replay memory."""
 
 
 class TrainSpeed(NamedTuple):
@@ -38,21 +39,20 @@ class TrainSpeed(NamedTuple):
     runs: int
     ms_per_update: float
     steps_per_s: float
-    """Of all runs together."""
+    """All runs together, as is gflop_per_update."""
     gflop_per_update: float
-    """Of all runs together."""
     matrix_gflops: float
-    """What the machine reaches on one large product."""
+    """GFLOP/s of a large matrix product on this device."""
     ratio: float
-    """Of the update's rate to that."""
+    """GFLOP/s of the update divided by matrix_gflops."""
     device: str
 
 
 class Bench:
-    """A program with runs that have filled some memory, ready to be timed."""
+    """A compiled program and runs with a filled replay memory, ready to be timed."""
 
     def __init__(self, conditions: Sequence[TrainConfig], runs: int) -> None:
-        """The runs take the conditions in turn."""
+        """Run i has the condition i modulo their number."""
         chosen = [conditions[i % len(conditions)] for i in range(runs)]
         if len({program_key(config) for config in chosen}) > 1:
             raise UsageError("these agents and gates cannot share a program; give --runs 1")
@@ -71,12 +71,12 @@ class Bench:
         self.run: Run = self.program.init(seeds, parameters)
         self.step = 0
         self.hosting: dict[str, float] | None = None
-        """Milliseconds of a step of all runs, of a hosted game, by where they went."""
+        """For a hosted game: milliseconds per step of all runs, by part."""
         while self.step < WARM_UP:
             self.advance(learn=False)
 
     def advance(self, learn: bool) -> float:
-        """Seconds of one row of metrics."""
+        """Seconds for one row of metrics."""
         steps = self.settings.metrics_every
         asked, played = self._spent()
         start = time.perf_counter()
@@ -96,29 +96,27 @@ class Bench:
             return 0.0, 0.0
         return self.env.pool.spent.asking, self.env.pool.spent.playing
 
-    def each(self, function: Callable) -> Callable:
-        return jax.vmap(function) if self.many else function
-
-    def attempt(self) -> tuple[float, float]:
-        """Seconds of one row of metrics without learning, and of one with it."""
-        return self.advance(learn=False), self.advance(learn=True)
-
     def typical(self, attempts: Sequence[tuple[float, float]]) -> tuple[float, float]:
-        """Seconds of an update and steps a second, from the median of some attempts."""
+        """Seconds per update and steps per second: the medians of the attempts.
+
+        An attempt has the seconds of a row of metrics without learning and of one with it.
+        """
         updates = self.settings.metrics_every // self.settings.update_every
         steps = self.runs * self.settings.metrics_every
         learning = median(learned - played for played, learned in attempts)
         return max(learning, 0.0) / updates, steps / median(learned for _, learned in attempts)
 
     def flop_per_update(self) -> float:
-        """What one joint update needs, the mean over a few batches."""
-        draw = jax.jit(self.each(lambda run: self._words(run)))
+        """Operations of one update of all runs: the mean over a few batches."""
+        draw = jax.jit(jax.vmap(self._words) if self.many else self._words)
         words = float(jnp.sum(draw(self.run)))
         beyond = sum(self._flop_beyond_words(gate.classifier) for gate in self.gates)
-        return self.flop_of_words(words) + beyond
+        # Φ_R: θ forward and backward (three times the forward work), θ⁻ forward.
+        encoder = self.agent.sizes.encoder
+        return 4 * words * 2 * encoder * 4 * encoder + beyond
 
     def _words(self, run: Run) -> jax.Array:
-        """Words of the distinct texts of a batch."""
+        """Number of words in the distinct texts of a batch."""
         commands = jnp.asarray(self.agent.command_words)
 
         def one(key: jax.Array) -> jax.Array:
@@ -126,11 +124,6 @@ class Bench:
             return distinct_texts(batch, commands, self.agent.look).pool.words
 
         return jax.lax.map(one, jax.random.split(jax.random.key(7), 8)).mean()
-
-    def flop_of_words(self, words: float) -> float:
-        """Φ_R: θ forward and backward (thrice the forward work), θ⁻ forward."""
-        encoder = self.agent.sizes.encoder
-        return 4 * words * 2 * encoder * 4 * encoder
 
     def _flop_beyond_words(self, classifier: bool) -> float:
         s, sizes = self.agent.settings, self.agent.sizes
@@ -147,7 +140,7 @@ class Bench:
 
 
 def check_timed(agent: str) -> None:
-    """Refuses agents that do not learn by updates of the recurrent network."""
+    """Only agents with the recurrent network can be timed."""
     deep = [name for name, kind in AGENTS.items() if kind.make is DeepAgent]
     AGENTS.find(agent)
     if agent not in deep:
@@ -155,14 +148,19 @@ def check_timed(agent: str) -> None:
 
 
 def measure_in_turn(benches: Sequence[Bench]) -> tuple[list[tuple[float, float]], float]:
-    """Seconds of an update and steps a second of each, and the rate of one large product.
+    """Seconds per update and steps per second of each, and the rate of a matrix product.
 
-    All take turns, each for about as long, and the median counts: on a shared machine they go up
-    and down together.
+    They are timed in turn, so that other load on the machine affects all of them alike.
     """
     for bench in benches:
         bench.advance(learn=True)  # Compiles.
-    rounds = [([bench.attempt() for bench in benches], matrix_rate()) for _ in range(ROUNDS)]
+    rounds = [
+        (
+            [(bench.advance(learn=False), bench.advance(learn=True)) for bench in benches],
+            matrix_rate(),
+        )
+        for _ in range(ROUNDS)
+    ]
     attempts = zip(*(each for each, _ in rounds), strict=True)
     timed = [bench.typical(each) for bench, each in zip(benches, attempts, strict=True)]
     return timed, median(rate for _, rate in rounds)
@@ -186,9 +184,9 @@ def row_of(bench: Bench, timed: tuple[float, float], rate: float) -> TrainSpeed:
 
 
 def floors(bench: Bench, rate: float) -> dict[str, float]:
-    """Milliseconds that an update cannot do without: its products, and Adam's memory traffic.
+    """Lower bounds for an update in milliseconds: its arithmetic, and Adam's memory traffic.
 
-    Adam reads the weights, two moments and the gradient and writes the first three.
+    Adam reads the weights, both moments and the gradient, and writes the first three.
     """
     weights = sum(leaf.size for leaf in jax.tree.leaves(bench.run.agent.learned.network))
     return {
@@ -198,7 +196,7 @@ def floors(bench: Bench, rate: float) -> dict[str, float]:
 
 
 def memory_rate() -> float:
-    """Bytes a second, read and written, of a large array with one added."""
+    """Bytes per second, read and written, when 1 is added to a large array."""
     size = 2**26 if jax.default_backend() == "cpu" else 2**29
     array = jnp.zeros(size, jnp.float32)
     add = jax.jit(lambda a: a + 1, donate_argnums=0)
@@ -212,20 +210,13 @@ def memory_rate() -> float:
 
 
 def matrix_rate() -> float:
-    """Operations a second of large products one after the other, as the context LSTM multiplies."""
-    from grue.agents.kernels.select import working_dtype
-
+    """Operations per second of large matrix products in the dtype of the context LSTM."""
     dtype = working_dtype("auto")
     size, times = (2048, 8) if jax.default_backend() == "cpu" else (8192, 40)
     left = jnp.ones((size, size), dtype)
-    product(left, left).block_until_ready()
+    jnp.matmul(left, left).block_until_ready()
     start = time.perf_counter()
     for _ in range(times):
-        done = product(left, left)
+        done = jnp.matmul(left, left)
     done.block_until_ready()
     return times * 2 * size**3 / (time.perf_counter() - start)
-
-
-@jax.jit
-def product(left: jax.Array, right: jax.Array) -> jax.Array:
-    return left @ right

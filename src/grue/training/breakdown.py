@@ -1,8 +1,7 @@
-"""Where the time of training goes, read off a profile of the real program.
+"""Splits the time of training into parts, from a profile of the real program.
 
-Every operation carries the name of the part it belongs to (``jax.named_scope`` in the training
-loop and the learner); the profile gives the time of each operation. What runs at the same time
-shares it, so that the parts add up to the time that the device was busy.
+``jax.named_scope`` names the part of every operation. Operations that run at the same time share
+it, so the parts add up to the time that the device was busy.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from grue.training.bench import Bench
 
 PARTS = ("act", "env", "remember", "sample", "encode", "context", "score", "optimise")
 
-# Kernels that a graph of the device runs carry their own name and no operation's.
+# Kernels in a CUDA graph appear under their own names.
 KERNELS = {
     "act_": "act",
     "encode": "encode",
@@ -36,7 +35,7 @@ KERNELS = {
 
 
 def breakdown(bench: Bench) -> dict[str, float]:
-    """Milliseconds of an update and the steps before it, part by part; the rest is "other"."""
+    """Milliseconds of an update and the steps before it, by part; the rest is "other"."""
     settings = bench.settings
     arguments = (bench.run, jnp.int32(bench.step), True, settings.metrics_every)
     compiled = bench.program.advance.lower(*arguments).compile()
@@ -56,7 +55,7 @@ def breakdown(bench: Bench) -> dict[str, float]:
 
 
 def own_times(events: Sequence[Mapping[str, Any]]) -> list[float]:
-    """How long each took, where those that ran at the same time share it."""
+    """The duration of each event. Events at the same time share it."""
     turns = [(event["ts"], i) for i, event in enumerate(events)]
     turns += [(event["ts"] + event["dur"], i) for i, event in enumerate(events)]
     times, running, before = [0.0] * len(events), set[int](), 0.0
@@ -68,23 +67,19 @@ def own_times(events: Sequence[Mapping[str, Any]]) -> list[float]:
     return times
 
 
-def _plain(name: str) -> str:
-    """An operation's name as a kernel's."""
-    return name.replace(".", "_").replace("-", "_")
-
-
 def _parts_of_operations(text: str) -> dict[str, str]:
-    """For each operation of a compiled program, its part by the scopes in its name."""
+    """The part of each operation of a compiled program, from the scopes in its name."""
     found: dict[str, str] = {}
     for name, scopes in re.findall(r'%?([\w.-]+) = .*?op_name="([^"]*)"', text):
         inside = [scope for scope in re.split(r"[/()]", scopes) if scope in PARTS]
         if inside:
-            found[name] = found[_plain(name)] = inside[0]
+            # Kernels are named like operations, with underscores.
+            found[name] = found[re.sub("[.-]", "_", name)] = inside[0]
     return found
 
 
 def _events(folder: Path) -> list[Mapping[str, Any]]:
-    """Operations that ran on the device, with their times."""
+    """The operations that ran on the device."""
     (path,) = folder.rglob("perfetto_trace.json.gz")
     with gzip.open(path) as file:
         trace = json.load(file)

@@ -1,7 +1,7 @@
-"""Checkpoints: a tree of arrays as one file of plain numbers, whole or not there.
+"""Checkpoints: a tree of arrays in one file, written atomically.
 
-The file is NumPy's ``.npz``, uncompressed. Every leaf is an array under its path in the tree; the
-entry ``header`` holds JSON. Nothing in it could run.
+The file is an uncompressed NumPy ``.npz`` without pickles. Every leaf is an array named by its path
+in the tree. The entry ``header`` holds JSON.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from grue.games.gamefile import DAMAGE
 
 FORMAT = 1
 KEPT = 2
-"""How many checkpoints of a run stay."""
+"""Checkpoints kept for each run."""
 NAME = re.compile(r"step-(\d{9,})\.npz")
 LARGE = 2**16
-"""Bytes from which an array is stored without the zeros at its end."""
+"""Arrays of at least so many bytes are stored without the zeros at their end."""
 
 
 # The files of a run
@@ -40,7 +40,7 @@ def path_of(folder: Path, step: int) -> Path:
 
 
 def saved_steps(folder: Path) -> list[int]:
-    """The steps that there are checkpoints of, oldest first."""
+    """The steps of all checkpoints, oldest first."""
     if not folder.is_dir():
         return []
     found = (NAME.fullmatch(path.name) for path in folder.iterdir())
@@ -53,7 +53,7 @@ def remove(folder: Path, steps: Iterable[int]) -> None:
 
 
 def remove_partial(folder: Path) -> None:
-    """What a killed process was writing."""
+    """Deletes the unfinished files of a killed process."""
     for path in folder.glob(f".*{PARTIAL}"):
         path.unlink(missing_ok=True)
 
@@ -62,12 +62,12 @@ def remove_partial(folder: Path) -> None:
 
 
 def without_keys(tree: Any) -> Any:
-    """The tree with the numbers of its random keys in their place."""
+    """Replaces random keys by their data."""
     return jax.tree.map(lambda leaf: jax.random.key_data(leaf) if _is_key(leaf) else leaf, tree)
 
 
 def with_keys(tree: Any, template: Any) -> Any:
-    """The tree with random keys where the template has them."""
+    """Restores random keys where the template has them."""
     return jax.tree.map(
         lambda leaf, like: jax.random.wrap_key_data(leaf) if _is_key(like) else leaf, tree, template
     )
@@ -78,20 +78,14 @@ def _is_key(leaf: Any) -> bool:
 
 
 def save(folder: Path, step: int, tree: Any, notes: Mapping[str, Any]) -> Path:
-    """Writes the checkpoint of a step. Random keys must be numbers already."""
+    """Writes the checkpoint of a step. The tree must be ``without_keys``."""
     arrays, shapes = {}, {}
     for name, leaf in _named(tree).items():
         whole = layout.as_bits(np.asarray(leaf, order="C"))
         arrays[name] = _without_zeros(whole)
         shapes[name] = list(whole.shape)
-    header = {
-        **notes,
-        "format": FORMAT,
-        "grue": __version__,
-        "step": step,
-        "digest": _digest(arrays),
-        "shapes": shapes,
-    }
+    header = {**notes, "format": FORMAT, "grue": __version__, "step": step}
+    header |= {"digest": _digest(arrays), "shapes": shapes}
     text = np.frombuffer(json.dumps(header).encode(), np.uint8)
     path = path_of(folder, step)
     write_atomically(path, lambda file: _write(file, {"header": text, **arrays}))
@@ -99,16 +93,16 @@ def save(folder: Path, step: int, tree: Any, notes: Mapping[str, Any]) -> Path:
 
 
 def load(path: Path, template: Any) -> Any:
-    """The tree of a checkpoint, in the form of the template, random keys still numbers.
+    """Reads a checkpoint into the structure of the template, ``without_keys``.
 
-    The template's leaves have shapes and types; a file that differs from them is refused. Weights
-    that another kind of device lays out in another way are brought into the template's layout.
+    Shapes and types must be those of the template. Weights in the layout of another kind of device
+    are converted.
     """
     header, arrays = _read(path)
     if (named := NAME.fullmatch(path.name)) and int(named[1]) != header["step"]:
-        raise _damaged(path, f"it is of step {header['step']}")
+        raise _damaged(path, f"its header says step {header['step']}")
     if _digest(arrays) != header["digest"]:
-        raise _damaged(path, "its digest is another")
+        raise _damaged(path, "its digest is wrong")
     wanted = _named(jax.eval_shape(without_keys, template))
     shapes = header["shapes"]
     whole = {name: _with_zeros(array, tuple(shapes[name])) for name, array in arrays.items()}
@@ -126,7 +120,7 @@ def load(path: Path, template: Any) -> Any:
 
 
 def read_header(path: Path) -> dict[str, Any]:
-    """Step, versions and what ``save`` was given as notes."""
+    """Step, versions and the notes given to ``save``."""
     return _read(path, only_header=True)[0]
 
 
@@ -145,10 +139,10 @@ def _digest(arrays: Mapping[str, np.ndarray]) -> str:
 
 
 def _without_zeros(array: np.ndarray) -> np.ndarray:
-    """A large array up to its last row that is not zero: a memory is empty at first."""
+    """A large array up to its last nonzero row. A new replay memory is all zeros."""
     if array.nbytes < LARGE or array.ndim == 0:
         return array
-    # As bytes: -0.0 is a value of its own.
+    # Compares bytes, to keep -0.0.
     used = np.asarray(array.reshape(len(array), -1).view(np.uint8).any(axis=1))
     return array[: len(used) - int(used[::-1].argmax()) if used.any() else 0]
 

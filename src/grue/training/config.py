@@ -1,7 +1,7 @@
-"""What a training run is: a game, an agent, a gate, a seed and the settings of each.
+"""The configuration of training: game, agent, gate, explorer, seeds and all their settings.
 
-Agents and gates declare settings of their own (``agents/settings.py``); a config takes all of them
-by name, and keeps them in ``settings`` and ``gate_settings``.
+Agents, gates and explorers declare their own settings (``agents/settings.py``). A config takes them
+all by name, and stores them in the fields ``PARTS``.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ PRESETS: dict[str, dict[str, Any]] = {
         "elimination_rows": 64,
     },
 }
-"""Each setting is for the agents that have it."""
+"""A setting is ignored by agents that do not have it."""
 GAME_SETTINGS: dict[str, Mapping[str, Any]] = {zork.NAME: zork.SETTINGS}
-"""Other defaults of some games."""
+"""Games with defaults of their own."""
 MOST_SEEDS = 10_000
 PARTS = ("settings", "gate_settings", "explorer_settings")
-"""Fields that hold the settings of an agent, a gate and an explorer; outside they are flat."""
+"""Fields with the settings of the agent, the gate and the explorer; flat in files."""
 
 
 @dataclass(frozen=True, kw_only=True, init=False)
 class TrainConfig:
-    """One condition and its seeds. Everything not given is the paper's for the game."""
+    """One condition and its seeds. The defaults are the paper's for the game."""
 
     game: str = setting("saladworld-1", "name of a game, or the path of a file")
     story: str | None = setting(None, "the story file of zork1, where it is not found by itself")
@@ -84,7 +84,7 @@ class TrainConfig:
         _check_game(values.get("game"))
         own = [name for name in names_of(TrainConfig) if name not in PARTS]
         inherited = {}
-        # Of a config that this one is a changed copy of.
+        # Given by dataclasses.replace.
         for part in PARTS:
             inherited |= dataclasses.asdict(values.pop(part, NoSettings()))
         defaults = dict(GAME_SETTINGS.get(values.get("game", TrainConfig.game), {}))
@@ -101,7 +101,7 @@ class TrainConfig:
         _check(self)
 
     def __getattr__(self, name: str) -> Any:
-        """The settings of the agent and the gate are attributes too."""
+        """Settings of the agent, the gate and the explorer are attributes too."""
         for part in PARTS:
             found = self.__dict__.get(part)
             if found is not None and name in names_of(type(found)):
@@ -110,7 +110,6 @@ class TrainConfig:
 
     @property
     def kind(self) -> AgentKind:
-        """The agent's declaration."""
         return AGENTS.find(self.agent)
 
     @property
@@ -127,18 +126,18 @@ class TrainConfig:
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
-        """The columns that its parts have declared."""
+        """The declared columns of the agent and the explorer."""
         return (*self.kind.metrics, *EXPLORERS.find(self.explore).metrics)
 
     @property
     def heads_in_use(self) -> int:
-        """K of this run."""
+        """K."""
         given = getattr(self.settings, "heads", None)
         return self.kind.heads if given is None else given
 
     @classmethod
     def preset(cls, name: str, **values: Any) -> TrainConfig:
-        """The values of the game, then of a preset, and then the given ones."""
+        """Given values override those of the preset, which override those of the game."""
         if name not in PRESETS:
             raise UsageError(f"there is no preset {name!r}; there are {', '.join(PRESETS)}")
         return cls(**{**known_to(values, PRESETS[name]), **values})
@@ -158,9 +157,7 @@ class TrainConfig:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> TrainConfig:
-        """Of a run or a record."""
-        listed = {name: value for name, value in values.items() if isinstance(value, list)}
-        return cls(**{**values, **{name: tuple(value) for name, value in listed.items()}})
+        return cls(**{n: tuple(v) if isinstance(v, list) else v for n, v in values.items()})
 
 
 def kinds_of(agent: str, gate: str, explore: str) -> tuple[type, ...]:
@@ -170,7 +167,7 @@ def kinds_of(agent: str, gate: str, explore: str) -> tuple[type, ...]:
 
 
 def names_for(chosen: Mapping[str, Any]) -> list[str]:
-    """The settings of a config with this agent, gate and explorer, those of its parts included."""
+    """All settings of a config with this agent, gate and explorer."""
     parts = [chosen.get(name, getattr(TrainConfig, name)) for name in ("agent", "gate", "explore")]
     kinds = TrainConfig, *kinds_of(*parts)
     names = [name for kind in kinds for name in names_of(kind) if name not in PARTS]
@@ -181,20 +178,20 @@ def names_for(chosen: Mapping[str, Any]) -> list[str]:
 
 
 def known_to(chosen: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of some settings that a config with this agent, gate and explorer has."""
+    """The values whose settings a config with this agent, gate and explorer has."""
     names = names_for(chosen)
     return {name: value for name, value in values.items() if name in names}
 
 
 def all_parts() -> Iterator[tuple[str, str, AgentKind | Gate | ExplorerKind]]:
-    """Every agent, gate and explorer: what it is, its name and its declaration."""
+    """Every agent, gate and explorer: kind of part, name and declaration."""
     for registry in (AGENTS, GATES, EXPLORERS):
         for name, part in registry.items():
             yield registry.kind, name, part
 
 
 def all_settings() -> dict[str, type]:
-    """Every setting that any part has, and the dataclass that declares it."""
+    """Every setting of any part, and the dataclass that declares it."""
     found: dict[str, type] = {}
     for kind in (TrainConfig, *(part.settings for _, _, part in all_parts())):
         for name in names_of(kind):
@@ -203,7 +200,7 @@ def all_settings() -> dict[str, type]:
 
 
 def parse_settings(given: Iterable[str]) -> dict[str, Any]:
-    """Values from ``name=value`` texts, as the command line's ``--set`` takes them."""
+    """Parses ``name=value`` texts, as in the option ``--set``."""
     values: dict[str, Any] = {}
     known = all_settings()
     for text in given:
@@ -220,7 +217,7 @@ def parse_settings(given: Iterable[str]) -> dict[str, Any]:
 
 
 def check_used(values: Mapping[str, Any], configs: Iterable[TrainConfig]) -> None:
-    """Refuses a setting that none of some configs has."""
+    """Every setting must be one of at least one config."""
     configs = list(configs)
     for name in values:
         if not any(name in names_for(config.flat()) for config in configs):
@@ -275,9 +272,7 @@ def parse_seeds(text: str) -> tuple[int, ...]:
 
 
 def _check(config: TrainConfig) -> None:
-    """Refuses what cannot be trained, before anything is built."""
-    gate = config.gate_kind
-    if gate.classifier and not config.kind.classifier:
+    if config.gate_kind.classifier and not config.kind.classifier:
         fitting = [name for name, other in GATES.items() if not other.classifier]
         raise UsageError(
             f"{config.agent} has no classifier: its gate is {' or '.join(fitting)}, "
@@ -306,7 +301,7 @@ def _check(config: TrainConfig) -> None:
 
 
 def _check_game(game: object) -> None:
-    """A run folder keeps the game's name or path, for any process to find it."""
+    """The game must be a name or a path, which a run folder can store."""
     if isinstance(game, Playable):
         given = game.name if game.name in known_names() else str(game.story)
         raise UsageError(

@@ -1,12 +1,10 @@
-"""Plays whole episodes with a trained agent: one scanned program, vmapped over the episodes.
-
-Nothing is learned; how a command is chosen is in ``player.py``.
-"""
+"""Evaluates a trained agent on whole episodes, in one program vmapped over the episodes."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -36,64 +34,64 @@ from grue.training.stop import Stop
 from grue.training.train import RunResult
 
 TOP = 3
-"""Commands of which a record keeps what the agent thought."""
+"""Records keep the estimates for so many commands."""
 AT_ONCE = 50
-"""Episodes that are played side by side: each holds a copy of its head's weights."""
+"""Episodes in a batch. Each holds a copy of its head's weights."""
 
 
 class Trace(NamedTuple):
-    """What happened at every step of some episodes, as arrays."""
+    """The steps of some episodes, as arrays."""
 
     played: Bool[Array, "*episodes"]
-    """False after the episode's end."""
+    """False after the end of the episode."""
     action: Int[Array, "*episodes"]
     forced: Bool[Array, "*episodes"]
     head: Int[Array, "*episodes"]
     candidates: Int[Array, "*episodes"]
-    """How many there were."""
+    """Their number."""
     top: Int[Array, "*episodes top"]
-    """The best candidates, then, where there are too few, any others."""
+    """The candidates with the highest Q; other commands if there are too few."""
     values: Float[Array, "*episodes top"]
-    """Their Q; -inf for what is no candidate."""
+    """Their Q; -inf for commands that are not candidates."""
     admissibility: Float[Array, "*episodes top"]
-    """nan for an agent that does not estimate it."""
+    """ξ̂; nan if the agent does not estimate it."""
     observation: Int[Array, "*episodes length"]
     """o_{t+1}"""
     reward: Int[Array, "*episodes"]
     score: Int[Array, "*episodes"]
     admissible: Bool[Array, "*episodes"]
     subtasks: Bool[Array, "*episodes subtasks"]
-    """Done so far."""
 
 
 @dataclass(frozen=True)
 class PlayedStep:
+    """One step of an episode; ``number`` counts from 1."""
+
     number: int
-    """From 1 on."""
     command: str
     forced: bool
-    """The "look" of every I_look steps, in place of the agent's choice."""
+    """Whether it is the forced look."""
     text: str
-    """What the game answered: o_{t+1}."""
+    """The game's answer, o_{t+1}."""
     head: int
     top: tuple[Thought, ...]
-    """The best candidates by Q, three at most."""
+    """At most ``TOP`` candidates, the highest Q first."""
     candidates: int
     reward: int
     score: int
     admissible: bool
     subtasks: tuple[str, ...]
-    """Those that this step completed."""
+    """Completed by this step."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Some episodes. ``score``, ``fraction``, ``won`` and ``steps`` have one value for each."""
+    """Played episodes. ``score``, ``fraction``, ``won`` and ``steps`` have a value for each."""
 
     env: Environment
     epsilon: float
     judges: bool
-    """Whether the gate trains the classifier, so that ξ̂ means something."""
+    """Whether the gate trains the classifier, so that ξ̂ is meaningful."""
     trace: Trace
 
     def __len__(self) -> int:
@@ -109,7 +107,7 @@ class Evaluation:
 
     @cached_property
     def fraction(self) -> np.ndarray:
-        """Of the subtasks that were done."""
+        """Fraction of the subtasks that were completed."""
         return self._last(self.trace.subtasks).mean(1)
 
     @cached_property
@@ -126,7 +124,7 @@ class Evaluation:
         return _opening(self.env)
 
     def record(self, episode: int = 0) -> tuple[PlayedStep, ...]:
-        """The steps of an episode in words."""
+        """The steps of an episode, with texts."""
         trace = jax.tree.map(lambda leaf: leaf[episode, : self.steps[episode]], self.trace)
         names = self.env.subtask_names
         before = np.zeros((1, len(names)), bool)
@@ -162,12 +160,9 @@ class Evaluation:
 def evaluate(
     run: Path | str | RunResult, episodes: int = 1, epsilon: float = 0.0, seed: int = 0
 ) -> Evaluation:
-    """Plays so many episodes with the agent of a run: greedily, or with an ε."""
-    player = load_agent(run)
-    try:
+    """Plays episodes with the agent of a run, ε-greedily."""
+    with closing(load_agent(run)) as player:
         return evaluate_player(player, episodes, epsilon, seed)
-    finally:
-        player.close()
 
 
 def evaluate_player(player: Player, episodes: int, epsilon: float, seed: int) -> Evaluation:
@@ -184,16 +179,16 @@ def play_episodes(
     epsilon: float = 0.0,
     seed: int = 0,
 ) -> Evaluation:
-    """Plays so many episodes, with the forced look as in training; greedily with an ε of 0."""
+    """Plays episodes ε-greedily, with the forced look as in training."""
     if episodes < 1:
         raise UsageError(f"episodes must be at least 1, not {episodes}")
     check_seed(seed)
     play, parameters = _program(env, agent), parameters_at(epsilon, parameters)
-    # Batches of one size, so that there is one program.
+    # All batches have the same size: one compiled program.
     size = min(episodes, AT_ONCE)
     number_keys = jax.vmap(episode_key, (None, 0))
     batches = []
-    # An exception inside one of JAX's programs may be lost there, or end Python.
+    # A KeyboardInterrupt inside a JAX program may be lost, or crash Python.
     with Stop() as stop:
         for first in range(0, episodes, size):
             keys = number_keys(seed, first + jnp.arange(size))
@@ -215,10 +210,7 @@ def _program(env: Environment, agent: Agent) -> Callable[..., Trace]:
     top = min(TOP, len(env.commands))
 
     def episode(
-        state: AgentState,
-        parameters: RunParameters,
-        epsilon: Float[Array, ""],
-        key: PRNGKeyArray,
+        state: AgentState, parameters: RunParameters, epsilon: Float[Array, ""], key: PRNGKeyArray
     ) -> Trace:
         def step(before: Episode, _: None) -> tuple[Episode, Trace]:
             decision, action, forced = decide(env, agent, state, parameters, epsilon, key, before)
@@ -258,18 +250,18 @@ COLUMNS = ("run", "steps", "play", "score", "max", "fraction", "won")
 
 @dataclass(frozen=True)
 class RunEvaluation:
-    """A trained run, played greedily and, unless that was left out, with the ε it ended on."""
+    """A trained run, played greedily and, if asked for, with the final ε of its training."""
 
     name: str
     steps: int
-    """Of training."""
+    """Training steps."""
     greedy: Evaluation
     exploring: Evaluation | None
     notes: tuple[str, ...] = ()
-    """What went wrong with a hosted game."""
+    """Failures of a hosted game."""
 
     def rows(self) -> Iterator[tuple[str, ...]]:
-        """A line of a table for each way to play."""
+        """One table row for greedy play, one for ε-greedy play."""
         for play in (self.greedy, self.exploring):
             if play is None:
                 continue
@@ -286,11 +278,8 @@ class RunEvaluation:
             )
 
     def to_json(self, transcript: bool = False) -> dict[str, Any]:
-        told: dict[str, Any] = {
-            "run": self.name,
-            "steps": self.steps,
-            "max_score": self.greedy.max_score,
-        }
+        told: dict[str, Any] = {"run": self.name, "steps": self.steps}
+        told["max_score"] = self.greedy.max_score
         for name, play in (("greedy", self.greedy), ("exploring", self.exploring)):
             if play is not None:
                 told[name] = {
@@ -308,7 +297,7 @@ class RunEvaluation:
 def evaluate_runs(
     folder: Path, episodes: int = 100, seed: int = 0, greedy_only: bool = False
 ) -> Iterator[RunEvaluation]:
-    """Plays every run of a folder, which may be a run folder itself."""
+    """Evaluates every run in a folder, or the run that the folder is."""
     for run in read_runs([folder]):
         player = load_agent(run.folder)
         greedy, exploring = evaluate_player(player, 1, 0.0, seed), None

@@ -21,13 +21,12 @@ def installed() -> bool:
 
 
 class Events:
-    """Writes in the caller's thread: a full disk is the caller's error, and nothing waits on it."""
+    """Writes in the caller's thread, so that the caller gets the errors (a full disk)."""
 
     def __init__(self, folder: Path, step: int) -> None:
-        """A new file. What earlier files hold after ``step`` is hidden."""
+        """Starts a new file. TensorBoard hides events after ``step`` in earlier files."""
         from tensorboardX.record_writer import RecordWriter
 
-        # The process tells files of the same second apart.
         name = f"events.out.tfevents.{time.time():.0f}.{socket.gethostname()}.{os.getpid()}"
         self._writer: Any = RecordWriter(str(folder / name))
         self._write(0, file_version="brain.Event:2")

@@ -1,4 +1,4 @@
-"""Which runs are trained side by side, and from which step they go on."""
+"""Groups runs that can be trained as one batch, and finds the step each group starts at."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Member:
     heads: int
     folder: Path | None = None
     saved: Sequence[int] = ()
-    """Steps that there are checkpoints of."""
+    """Steps of its checkpoints."""
     notes: dict[str, Any] = field(default_factory=dict)
-    """Of the last one: ``heads`` and ``explorers`` of its program, and ``together``, its runs."""
+    """From the last checkpoint: heads and explorers of the program, and its runs (together)."""
     is_new: bool = True
-    """Its folder is not there yet."""
+    """Its folder does not exist yet."""
 
     @property
     def latest(self) -> int:
@@ -33,13 +33,13 @@ class Member:
 
     @property
     def starts(self) -> set[int]:
-        """Steps that it can be trained from; 0 too until a checkpoint has been removed."""
+        """Steps it can start from: 0 too as long as no checkpoint has been deleted."""
         return set(self.saved) | ({0} if len(self.saved) < KEPT else set())
 
 
 @dataclass
 class Group:
-    """Runs that are one program, from one step on."""
+    """Runs trained by one program, from the same step on."""
 
     members: list[Member]
     step: int
@@ -52,9 +52,9 @@ class Group:
 
 
 def plan(members: Sequence[Member], together: bool, one_program: bool = False) -> list[Group]:
-    """Groups of runs; with ``together`` as large as they can be.
+    """Groups runs: as large as possible with ``together``, else one run each.
 
-    With ``one_program`` runs by themselves use a program that serves all of them.
+    With ``one_program`` single runs use a program that fits all of them.
     """
     shared = together or one_program
     alike = _by(members, lambda m: program_key(m.config)) if shared else [[m] for m in members]
@@ -62,9 +62,8 @@ def plan(members: Sequence[Member], together: bool, one_program: bool = False) -
     for some in alike:
         rest = list(some)
         if together:
-            for team in _teams(some):
-                groups.append(team)
-                rest = [member for member in rest if member not in team.members]
+            groups += (teams := _teams(some))
+            rest = [m for m in some if not any(m in team.members for team in teams)]
         most = max(member.heads for member in some)
 
         def place(member: Member, most: int = most) -> tuple[int, int, Explorers | None]:
@@ -80,9 +79,9 @@ def plan(members: Sequence[Member], together: bool, one_program: bool = False) -
 
 
 def _teams(members: Sequence[Member]) -> list[Group]:
-    """Runs that were trained together before, and that have a checkpoint in common.
+    """Runs that were trained together before and share a checkpoint's step.
 
-    A killed process may have saved some of them one checkpoint further than the others.
+    If the process was killed, some may have one checkpoint more than the others.
     """
     teams = []
     for names in dict.fromkeys(tuple(m.notes["together"]) for m in members if m.saved):

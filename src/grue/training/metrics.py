@@ -1,4 +1,4 @@
-"""The rows of metrics: what a run did in some thousand steps, as plain numbers."""
+"""The rows of metrics.jsonl: one for every ``metrics_every`` steps."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ LAST = (
 
 
 def columns_of(config: TrainConfig) -> tuple[Metric, ...]:
-    """The columns of a run, beside ``step`` and ``seed``."""
+    """The columns of a run, except ``step`` and ``seed``."""
     return (*FIRST, *config.metrics, *(ESTIMATES if config.kind.estimates else ()), *LAST)
 
 
@@ -63,8 +63,8 @@ def make_row(
 ) -> MetricsRow:
     """The row that ends at a step.
 
-    ``sums`` are one run's, ``heads`` how many of them are its own, and ``before`` the rows so far:
-    the last of them are part of the moving averages.
+    ``sums`` and ``heads`` are those of the run. ``before`` are all earlier rows, for the moving
+    averages.
     """
     spans = {
         "step": config.metrics_every,
@@ -78,7 +78,7 @@ def make_row(
         elif name == "heads":
             row[name] = [_ratio(share, spans[per]) for share in sums[name][:heads]]
         else:
-            # What is no mean of a sum is filled in below, at its place.
+            # The others are set below; this fixes the order of the columns.
             row[name] = _ratio(sums[name], spans[per]) if name in sums and per in spans else None
     settings = config.settings
     row["epsilon"] = annealed_epsilon(
@@ -88,17 +88,15 @@ def make_row(
         right = float(sums["rightly_admitted"])
         row["precision"] = _ratio(right, right + float(sums["wrongly_admitted"]))
         row["recall"] = _ratio(right, right + float(sums["wrongly_rejected"]))
-    span = rows_of_average(config)
-    recent = [*before[max(len(before) - span + 1, 0) :], row]
+    recent = [*before[max(len(before) - rows_of_average(config) + 1, 0) :], row]
+    episodes = [past["episodes"] for past in recent]
     for name in ("score", "fraction"):
-        row[f"{name}_average"] = _mean(
-            [past[name] for past in recent], [past["episodes"] for past in recent]
-        )
+        row[f"{name}_average"] = _mean([past[name] for past in recent], episodes)
     return row
 
 
 def fault(row: Any, config: TrainConfig) -> str:
-    """What is wrong with a stored row; empty if nothing is."""
+    """Describes what is wrong with a stored row; empty if it is valid."""
     counts = whole(config)
     for name in (*KEYS, *(metric.name for metric in columns_of(config))):
         if name not in row:
@@ -121,7 +119,7 @@ def rows_of_average(config: TrainConfig) -> int:
 
 
 def columns(rows: Sequence[MetricsRow], config: TrainConfig) -> dict[str, np.ndarray]:
-    """Rows as arrays by column, null as nan; ``heads`` has a row for each row."""
+    """Arrays by column, with nan for null. ``heads`` is two-dimensional."""
     arrays: dict[str, np.ndarray] = {}
     counts = whole(config)
     for name in (*KEYS, *(metric.name for metric in columns_of(config))):
@@ -135,9 +133,9 @@ def columns(rows: Sequence[MetricsRow], config: TrainConfig) -> dict[str, np.nda
 def moving_average(
     metrics: Mapping[str, np.ndarray], name: str, config: TrainConfig
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Steps, and a column's mean over the last ``average_over`` steps before each.
+    """The steps, and the mean of a column over the last ``average_over`` steps.
 
-    Scores and fractions are averaged over episodes, all else over rows.
+    Columns per episode are averaged over episodes, all others over rows.
     """
     spans = {metric.name: metric.per for metric in columns_of(config)}
     if name not in (known := averaged(config)):
@@ -145,15 +143,13 @@ def moving_average(
     values = metrics[name].tolist()
     weights = metrics["episodes"].tolist() if spans[name] == "episode" else [1] * len(values)
     span = rows_of_average(config)
-    means = [
-        _mean(values[max(end - span, 0) : end], weights[max(end - span, 0) : end])
-        for end in range(1, len(values) + 1)
-    ]
+    windows = [slice(max(end - span, 0), end) for end in range(1, len(values) + 1)]
+    means = [_mean(values[window], weights[window]) for window in windows]
     return metrics["step"], np.array(means, np.float64)
 
 
 def _mean(values: Sequence[int | float | None], weights: Sequence[int]) -> float | None:
-    """The weighted mean of what is known; exact sums, so the order of rows does not matter."""
+    """The weighted mean of the known values. The sum is exact, so their order does not matter."""
     known = [
         (value, weight)
         for value, weight in zip(values, weights, strict=True)
@@ -164,6 +160,6 @@ def _mean(values: Sequence[int | float | None], weights: Sequence[int]) -> float
 
 
 def _ratio(part: Any, whole: int | float) -> float | None:
-    """Null where it is undefined or no number: JSON has no other word for it."""
+    """None if it is not finite: JSON has no nan."""
     ratio = float(part) / whole if whole else math.nan
     return ratio if math.isfinite(ratio) else None

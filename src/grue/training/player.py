@@ -1,14 +1,14 @@
-"""A trained agent that plays: how it decides, and the object that plays command by command.
+"""Plays with a trained agent, command by command.
 
-Nothing is learned. The agent's state is the same before every command, so a score that training
-never met gets the head that would be next, and is not recorded.
+Nothing is learned and the agent's state never changes: a score not seen in training gets the head
+that would be next, and is not recorded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -28,18 +28,16 @@ from grue.training.runs import load_state, read_config
 from grue.training.train import RunResult, Trained
 
 PLAY_STREAM = 0x706C6179
-"""It spells "play", and keeps this chance apart from that of a run with the same seed."""
+""""play" in ASCII. Separates these random numbers from those of training with the same seed."""
 
 
 @dataclass(frozen=True)
 class Thought:
-    """What the agent thinks of a command."""
+    """The agent's estimates for a command: Q, and ξ̂ if it estimates it."""
 
     command: str
     value: float
-    """Q"""
     admissibility: float | None
-    """ξ̂; None for an agent that does not estimate it."""
 
 
 def decide(
@@ -51,7 +49,7 @@ def decide(
     key: PRNGKeyArray,
     now: Episode,
 ) -> tuple[Decision, Int[Array, ""], Bool[Array, ""]]:
-    """What the agent thinks, the command that is played, and whether it is the forced look."""
+    """The agent's decision, the command to play, and whether that is the forced look."""
     time = now.time + 1
     decision = agent.act(state, now, parameters, epsilon, jax.random.fold_in(key, time))[1]
     forced = look_is_forced(parameters, time)
@@ -59,17 +57,17 @@ def decide(
 
 
 def begin(env: Environment, key: PRNGKeyArray) -> tuple[Any, Step]:
-    """The game of an episode."""
+    """The first state and step of an episode."""
     return env.reset(jax.random.fold_in(key, GAME_STREAM))
 
 
 def episode_key(seed: int, number: int | Int[Array, ""]) -> PRNGKeyArray:
-    """An episode depends on the seed and its own number alone."""
+    """An episode's key depends only on the seed and the episode's number."""
     return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), PLAY_STREAM), number)
 
 
 def parameters_at(epsilon: float, parameters: RunParameters) -> RunParameters:
-    """Of play at an ε: greedy play does not soften the gate either (ε₁ = 0)."""
+    """The parameters for play with this ε. Greedy play sets ε₁ = 0 too."""
     if not 0 <= epsilon <= 1:
         raise UsageError(f"epsilon lies from 0 to 1, not {epsilon}")
     return parameters if epsilon > 0 else parameters._replace(softness=jnp.float32(0))
@@ -81,72 +79,57 @@ def check_seed(seed: int) -> None:
 
 
 @lru_cache(maxsize=16)
-def _beginner(env: Environment) -> Callable[[PRNGKeyArray], tuple[Any, Step]]:
-    return jax.jit(lambda key: begin(env, key))
-
-
-@lru_cache(maxsize=16)
-def _decider(env: Environment, agent: Agent) -> Callable[..., tuple[Decision, Any, Any]]:
-    return jax.jit(lambda *known: decide(env, agent, *known))
-
-
-@lru_cache(maxsize=16)
-def _stepper(env: Environment) -> Callable[[Any, Any], tuple[Any, Step]]:
-    return jax.jit(env.step)
-
-
-@lru_cache(maxsize=16)
-def _perceiver(agent: Agent) -> Callable[[Any, Any, Step], Any]:
-    return jax.jit(agent.perceive)
+def _compiled(env: Environment, agent: Agent) -> tuple[Callable[..., Any], ...]:
+    """begin, decide, step and perceive."""
+    pure = partial(begin, env), partial(decide, env, agent), env.step, agent.perceive
+    return tuple(map(jax.jit, pure))
 
 
 class Player:
-    """Plays a game with a trained agent, command by command: ``reset``, then ``act`` and ``step``.
+    """Plays a game with a trained agent: ``reset``, then ``act`` and ``step`` in turn.
 
-    The first episode is the first of ``grue.evaluate`` with the same seed and ε, and so on.
+    Episode i is episode i of ``grue.evaluate`` with the same seed and ε.
     """
 
     def __init__(self, trained: Trained, config: TrainConfig, seed: int = 0) -> None:
         check_seed(seed)
         self.trained = trained
         self.env, self._agent, self._learned, self._parameters, self.trained_steps = trained
-        self.config = config
-        self.seed = seed
+        self.config, self.seed = config, seed
         self.state: Any = None
-        """The game's: ``step`` moves it on."""
+        """The state of the game."""
         self.decision: Decision | None = None
-        """Of the last ``act``, with one value for every command; None before the first."""
-        self._next = 0
-        self._time = 0
-        self._previous = -1
+        """From the last ``act`` of this episode."""
+        self._begin, self._decide, self._step, self._perceive = _compiled(self.env, self._agent)
+        self._next, self._time, self._previous = 0, 0, -1
         self._key: PRNGKeyArray | None = None
 
     def reset(self, episode: int | None = None) -> Step:
-        """Begins the next episode, or that of a number."""
+        """Begins the next episode, or the one with this number."""
         number = self._next if episode is None else episode
         if not 0 <= number < LARGEST:
             raise UsageError(f"episode lies from 0 to {LARGEST - 1}, not {number}")
         self._next = number + 1
         self._time, self._previous, self.decision = 0, -1, None
         self._key = episode_key(self.seed, number)
-        self.state, step = _beginner(self.env)(self._key)
+        self.state, step = self._begin(self._key)
         return self._told(step)
 
     def act(self, step: Step, epsilon: float = 0.0) -> int:
-        """The number of the command to play now; once for every step. Greedy with an ε of 0."""
+        """The number of the command to play. Call it once for every step."""
         if self._key is None:
             raise UsageError("no episode has begun: reset() begins one and gives its first step")
         if step.terminated or step.truncated:
             raise UsageError("the episode is over: reset() begins the next one")
-        agent, parameters = self._agent, parameters_at(epsilon, self._parameters)
-        # Words are for the host only.
+        parameters = parameters_at(epsilon, self._parameters)
+        # JAX takes no strings.
         seen = step._replace(text=None)
         if self.decision is None:
-            memory = agent.start(self._learned)
+            memory = self._agent.start(self._learned)
         else:
-            memory = _perceiver(agent)(self.decision.memory, self.state, seen)
+            memory = self._perceive(self.decision.memory, self.state, seen)
         now = Episode(self.state, seen, jnp.int32(self._previous), jnp.int32(self._time), memory)
-        self.decision, action, _ = _decider(self.env, agent)(
+        self.decision, action, _ = self._decide(
             self._learned, parameters, jnp.float32(epsilon), self._key, now
         )
         self._time += 1
@@ -154,47 +137,42 @@ class Player:
         return self._previous
 
     def step(self, action: int) -> Step:
-        """Plays a command, the agent's or another, by its number in ``env.commands``."""
+        """Plays a command, given by its number in ``env.commands``."""
         if self.decision is None:
             raise UsageError("an agent acts before every step: call act(step) first")
         if not 0 <= action < len(self.env.commands):
             last = len(self.env.commands) - 1
             raise UsageError(f"a command is a number from 0 to {last}, not {action}")
         self._previous = int(action)
-        self.state, step = _stepper(self.env)(self.state, jnp.int32(action))
+        self.state, step = self._step(self.state, jnp.int32(action))
         return self._told(step)
 
     def thoughts(self) -> tuple[Thought, ...]:
-        """What the agent thought of the commands that it chose from, the best first."""
+        """The agent's estimates for the candidate commands, the highest Q first."""
         if self.decision is None:
             return ()
-        values = np.asarray(self.decision.values)
-        estimates = self.decision.admissibility
+        values, estimates = np.asarray(self.decision.values), self.decision.admissibility
         candidates = np.flatnonzero(self.decision.candidates)
         best = candidates[np.argsort(-values[candidates], stable=True)]
+        known = [None if estimates is None else float(estimates[i]) for i in best]
         return tuple(
-            Thought(
-                self.env.commands[i],
-                float(values[i]),
-                None if estimates is None else float(estimates[i]),
-            )
-            for i in best
+            Thought(self.env.commands[i], float(values[i]), estimate)
+            for i, estimate in zip(best, known, strict=True)
         )
 
     def close(self) -> None:
-        """Ends the processes of a hosted game; they come back when they are needed."""
+        """Ends the processes of a hosted game. They restart when needed."""
         self.env.close()
 
     def _told(self, step: Step) -> Step:
-        """A step as plain numbers and words."""
+        """A step in NumPy arrays, with its text."""
         step = jax.device_get(step)
         self.env.check()
         return step._replace(text=self.env.decode(step.observation))
 
 
 def load_agent(run: Path | str | RunResult, seed: int = 0) -> Player:
-    """The agent of a run, as it is in the latest checkpoint: a run folder, or a run of
-    ``grue.train``'s result."""
+    """Loads the agent of a run: a run folder (its latest checkpoint) or a ``RunResult``."""
     if isinstance(run, RunResult):
         return Player(run.trained, run.config, seed)
     return Player(load_state(run), read_config(Path(run))[0], seed)

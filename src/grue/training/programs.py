@@ -1,4 +1,4 @@
-"""What runs are trained with: which of them can share a program, and what is each one's own."""
+"""Builds environments and compiled programs from configs; tells which runs can share one."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class Built(NamedTuple):
 
 
 def resolved(config: TrainConfig) -> TrainConfig:
-    """The config with the whole paths of its files, so that it means the same from any folder."""
+    """The config with absolute paths."""
     given = {"story": config.story, "commands": config.commands}
     whole = {name: _whole(path) for name, path in given.items() if path is not None}
     path = expanded(config.game)
-    # A name that is no path stays one, for the error to name.
+    # A misspelled name stays as it is, for the error message.
     is_path = path.exists() or path.parent != Path() or path.suffix
     if config.game not in known_names() and is_path:
         whole["game"] = _whole(config.game)
@@ -51,13 +51,13 @@ def _whole(path: str) -> str:
 
 
 def check_trainable(config: TrainConfig) -> None:
-    """Refuses what the game cannot be trained with, before anything is built."""
+    """Checks that the config fits the game, before anything is built."""
     env = game_of(config)
     steps = env.episode_steps
     if config.gate_kind.oracle and not env.knows.admissible:
         raise UsageError(
-            f"nobody knows which commands are admissible in {config.game}: "
-            f"the gate {config.gate} is for games that compile and for TextWorld's, take another"
+            f"{config.game} does not tell which commands are admissible: "
+            f"the gate {config.gate} needs a compiled game or TextWorld; choose another gate"
         )
     if "look" not in env.commands:
         raise UsageError(f"{config.game} has no command 'look', which agents need to begin")
@@ -74,7 +74,7 @@ def check_trainable(config: TrainConfig) -> None:
 
 
 def game_of(config: TrainConfig) -> Environment:
-    """The environment of a config: the same one as long as the game's files do not change."""
+    """The environment of a config; cached as long as the game's files do not change."""
     if config.game.endswith(SUFFIX):
         arrays = load_compiled(expanded(config.game))
         return _environment(_Opened(arrays.header["game_hash"], config.episode_steps, found=arrays))
@@ -86,7 +86,7 @@ def game_of(config: TrainConfig) -> Environment:
 
 @dataclass(frozen=True)
 class _Opened:
-    """What an environment is made from. Equal where the files and the options are."""
+    """The cache key of an environment: equal if the files and options are."""
 
     digest: str
     episode_steps: int | None
@@ -99,7 +99,7 @@ class _Opened:
 
 @lru_cache(maxsize=8)
 def _environment(opened: _Opened) -> Environment:
-    """Compiled if it can be, else hosted."""
+    """Compiled if possible, else hosted."""
     if isinstance(opened.found, CompiledGame):
         return CompiledEnv(opened.found, opened.episode_steps)
     game: Playable = opened.found
@@ -122,7 +122,7 @@ def _check_score(game: str, refusal: str | None) -> None:
 
 
 def hosting(config: TrainConfig) -> str | None:
-    """What there is to know of a game that is not compiled."""
+    """A message for the user if the game is not compiled."""
     env = game_of(config)
     if not isinstance(env, PooledEnv):
         return None
@@ -135,14 +135,13 @@ def hosting(config: TrainConfig) -> str | None:
 
 
 def about_game(config: TrainConfig) -> dict[str, Any]:
-    """Which game it was, for a run's record."""
+    """Hash and provenance of the game, for config.json."""
     env = game_of(config)
-    own = env.about if isinstance(env, PooledEnv) else {}
-    return {"game_hash": env.digest, **own}
+    return {"game_hash": env.digest, **(env.about if isinstance(env, PooledEnv) else {})}
 
 
 class ProgramKey(NamedTuple):
-    """What a program is built from. Runs with the same key can share one."""
+    """What a program is built from. Runs with equal keys can share one."""
 
     env: Environment
     make: Callable[[Setup], Agent]
@@ -150,11 +149,11 @@ class ProgramKey(NamedTuple):
     metrics: tuple[Metric, ...]
     gates: GateSet
     rows: tuple[int, int, int]
-    """Steps of the run, of a row of metrics, and of the moving average."""
+    """steps, metrics_every and average_over."""
 
 
 def program_key(config: TrainConfig) -> ProgramKey:
-    """What remains of a config without what may differ between the runs of one program."""
+    """The config without what may differ between the runs of a program."""
     settings: Any = replace(config.settings, look_every=0)
     if hasattr(settings, "heads"):
         settings = replace(settings, heads=None)
@@ -175,27 +174,24 @@ Explorers = tuple[ChosenExplorer, ...]
 
 
 def explorers_of(configs: Iterable[TrainConfig]) -> Explorers:
-    """The explorers that some runs need, each once."""
+    """The distinct explorers of some runs."""
     return tuple(dict.fromkeys(config.explorer for config in configs))
 
 
 def explorer_notes(explorers: Explorers) -> list[Any]:
-    """Explorers as a checkpoint's header names them."""
+    """Explorers as JSON, for the header of a checkpoint."""
     names = {kind: name for name, kind in EXPLORERS.items()}
     return [[names[one.kind], asdict(one.settings)] for one in explorers]
 
 
 def noted_explorers(notes: Mapping[str, Any]) -> Explorers:
-    """The explorers of the program that wrote a checkpoint."""
+    """The explorers named in the header of a checkpoint."""
     found = [(EXPLORERS.find(name), settings) for name, settings in notes["explorers"]]
     return tuple(ChosenExplorer(kind, kind.settings(**settings)) for kind, settings in found)
 
 
 def build(config: TrainConfig, heads: int, many: bool, explorers: Explorers | None = None) -> Built:
-    """The program of a run, or of many, for agents with so many heads and some explorers.
-
-    Programs are kept: further runs in the same process compile nothing.
-    """
+    """The program for a run, or for many. Programs are cached in the process."""
     key = program_key(config)._replace(rows=(0, 0, 0))
     return _build(key, heads, many, explorers_of([config]) if explorers is None else explorers)
 
@@ -204,13 +200,12 @@ def build(config: TrainConfig, heads: int, many: bool, explorers: Explorers | No
 def _build(key: ProgramKey, heads: int, many: bool, explorers: Explorers) -> Built:
     agent = key.make(Setup(key.env, key.settings, key.gates, heads, explorers))
     theirs = dict.fromkeys(metric for explorer in explorers for metric in explorer.kind.metrics)
-    columns = (*key.metrics, *theirs)
-    algorithm = Algorithm(key.env, agent, key.settings, columns, many)
+    algorithm = Algorithm(key.env, agent, key.settings, (*key.metrics, *theirs), many)
     return Built(key.env, agent, algorithm.program())
 
 
 def parameters_of(config: TrainConfig, explorers: Explorers | None = None) -> RunParameters:
-    """What is a run's own in a program that it shares."""
+    """What may differ between the runs of a program."""
     positive, negative = (
         getattr(config.settings, f"{sign}_fraction", 0.0) if config.priority else 0.0
         for sign in ("positive", "negative")

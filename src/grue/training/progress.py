@@ -1,4 +1,4 @@
-"""Training as it is seen in a terminal: a bar that moves, or plain lines where there is none."""
+"""Shows the progress of training: a bar in a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from grue.training.metrics import ESTIMATES, FIRST, KEYS, LAST, MetricsRow
 
 PLAIN_SECONDS = 10.0
 WINDOW = 10
-"""Rows that the speed is the median of."""
+"""The speed is the median of so many rows."""
 
 
 class _Bar(Progress):
-    """A bar, and a line below it."""
+    """A bar with a line of text below."""
 
     below = ""
 
@@ -29,16 +29,14 @@ class _Bar(Progress):
 
 
 class Display:
-    """Tells how training goes on stderr."""
+    """Shows the progress on stderr."""
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = Console(stderr=True) if console is None else console
         self._bar: _Bar | None = None
-        self._what = ""
-        self._steps = 0
+        self._what, self._steps = "", 0
         self._speeds: deque[float] = deque(maxlen=WINDOW)
-        self._last = (0.0, 0)
-        self._said = 0.0
+        self._last, self._said = (0.0, 0), 0.0
 
     def __enter__(self) -> Display:
         if self.console.is_terminal:
@@ -61,8 +59,8 @@ class Display:
         self._what = names[0] if len(names) == 1 else f"{len(names)} runs"
         self._steps = steps
         self._speeds.clear()
-        self._last = time.monotonic(), step
         self._said = time.monotonic()
+        self._last = self._said, step
         if self._bar is None:
             self.say(f"{self._what}: step {step}/{steps}, compiling")
             return
@@ -75,7 +73,7 @@ class Display:
         (before, first), now = self._last, time.monotonic()
         self._speeds.append((step - first) / max(now - before, 1e-9))
         self._last = now, step
-        speed = median(self._speeds)  # Rows that waited for a compilation do not count.
+        speed = median(self._speeds)  # Rows that waited for the compiler are outliers.
         over = step == self._steps
         left = "" if over else f"{_duration((self._steps - step) / speed)} left"
         told = _told(speed, rows)
@@ -103,7 +101,7 @@ def _told(speed: float, rows: Sequence[MetricsRow]) -> str:
 
 
 def _declared(row: MetricsRow) -> list[str]:
-    """The columns that are the agent's own."""
+    """The columns that the agent and the explorer declared."""
     usual = {metric.name for metric in (*FIRST, *ESTIMATES, *LAST)}
     return [name for name in row if name not in usual and name not in KEYS]
 

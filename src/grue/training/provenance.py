@@ -1,4 +1,4 @@
-"""Where a result comes from: the commit, the versions, the device."""
+"""Provenance of a result: commit, versions and device."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ def about() -> dict[str, Any]:
 
 
 def commit_of(checkout: Path) -> tuple[str | None, bool | None]:
-    """The commit, and whether the tree differs from it: asks git, None where git cannot tell.
+    """The commit and whether the tree has changes, from git.
 
-    On a machine without git ``GRUE_COMMIT`` may name the commit.
+    Without git: the variable ``GRUE_COMMIT``, and None for the changes.
     """
-    # A copy inside somebody else's repository has no commit.
-    if not (checkout / "src" / "grue").is_dir() or not (checkout / ".git").exists():
-        return os.environ.get(VARIABLE), None
-    commit = _git(checkout, "rev-parse", "HEAD")
-    changes = _git(checkout, "status", "--porcelain")
+    commit = changes = None
+    # An installed copy may lie inside another repository.
+    if (checkout / "src" / "grue").is_dir() and (checkout / ".git").exists():
+        commit = _git(checkout, "rev-parse", "HEAD")
+        changes = _git(checkout, "status", "--porcelain")
     if commit is None or changes is None:
         return os.environ.get(VARIABLE), None
     return commit, bool(changes)

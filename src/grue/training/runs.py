@@ -1,7 +1,7 @@
-"""Run folders: what a run was asked, what it did, and where it can go on.
+"""Run folders.
 
-NAME/config.json     every setting; under "about" the commit, versions and device
-NAME/metrics.jsonl   a row for every ``metrics_every`` steps
+NAME/config.json     all settings; "about" has the commit, versions and device
+NAME/metrics.jsonl   one row for every ``metrics_every`` steps
 NAME/events.*        the same for TensorBoard
 NAME/checkpoint/     the last two checkpoints
 """
@@ -35,23 +35,18 @@ from grue.training.metrics import MetricsRow
 from grue.training.programs import build, noted_explorers, parameters_of
 
 CONFIG, METRICS, CHECKPOINT = "config.json", "metrics.jsonl", "checkpoint"
-UNREADABLE = (
-    *(ValueError, KeyError, TypeError, AttributeError),
-    *(OverflowError, RecursionError),
-)
-"""What reading a file of another shape than expected ends with."""
+UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
+"""Exceptions from reading a file with unexpected content."""
 
 
 def run_name(config: TrainConfig) -> str:
-    """The name of a run's folder."""
     game, condition, switches = name_parts(config)
     return f"{game}-{condition}-seed{config.seeds[0]}{switches}"
 
 
 def name_parts(config: TrainConfig) -> tuple[str, str, str]:
-    """A game's, a condition's and its switches' parts of a name."""
+    """The parts of a run's name: game, condition and switches."""
     path = Path(config.game)
-    # A level's name has no suffix to lose.
     game = path.name.removesuffix(SUFFIX) if path.name.endswith(SUFFIX) else path.stem
     explore = "" if config.explore == "none" else f"-{config.explore}"
     priority = "" if config.priority else "-no-priority"
@@ -64,20 +59,20 @@ def name_parts(config: TrainConfig) -> tuple[str, str, str]:
 
 @dataclass(frozen=True)
 class Curves:
-    """What a run measured."""
+    """The metrics of a run."""
 
     config: TrainConfig
     seed: int
     metrics: Mapping[str, np.ndarray]
-    """Arrays by column, null as nan."""
+    """Arrays by column, with nan for null."""
 
     def curve(self, name: str = "fraction") -> tuple[np.ndarray, np.ndarray]:
-        """Steps, and the moving average over ``average_over`` steps."""
+        """The steps, and the moving average of a column over ``average_over`` steps."""
         return metrics.moving_average(self.metrics, name, self.config)
 
     @property
     def final(self) -> dict[str, float]:
-        """The last moving averages; nan where there is none."""
+        """The last moving averages; nan if there is no row."""
         curves = {name: self.curve(name)[1] for name in metrics.averaged(self.config)}
         return {name: float(curve[-1]) if len(curve) else np.nan for name, curve in curves.items()}
 
@@ -89,7 +84,7 @@ class StoredRun(Curves):
 
 
 def read_runs(paths: Iterable[Path | str]) -> list[StoredRun]:
-    """The runs in some folders, each a run folder or one that holds some, at any depth."""
+    """Reads run folders, and all run folders below other folders."""
     found: list[StoredRun] = []
     for path in map(Path, paths):
         folders = _run_folders(path)
@@ -114,7 +109,7 @@ def read_run(folder: Path) -> StoredRun:
 
 
 def load_state(folder: Path | str) -> tuple[Environment, Agent, AgentState, RunParameters, int]:
-    """What a run has learned: its latest checkpoint, with the agent and the game it is for."""
+    """Environment, agent, its state and the run's parameters from the latest checkpoint."""
     folder = Path(folder)
     config, _ = read_config(folder)
     steps = checkpoint.saved_steps(folder / CHECKPOINT)
@@ -128,7 +123,7 @@ def load_state(folder: Path | str) -> tuple[Environment, Agent, AgentState, RunP
     template = jax.eval_shape(built.program.init, jnp.int32(0), parameters)
     run = jax.tree.map(jnp.array, checkpoint.load(path, template))
     run = checkpoint.with_keys(run, template)
-    # Not the stored one: the number of a gate of one's own depends on what else was registered.
+    # Not the stored parameters: a custom gate's number depends on what else is registered.
     return built.env, built.agent, run.agent, parameters, steps[-1]
 
 
@@ -138,9 +133,9 @@ def read_config(folder: Path) -> tuple[TrainConfig, dict[str, Any]]:
         values = json.loads(path.read_bytes())
         about = values.pop("about")
         if not isinstance(about, dict):
-            raise ValueError("'about' is no table")
+            raise ValueError("'about' is not an object")
         if not all(isinstance(one, dict) for one in about.get("resumed", [])):
-            raise ValueError("'resumed' is no list of tables")
+            raise ValueError("'resumed' is not a list of objects")
         config = TrainConfig.from_json(values)
     except FileNotFoundError:
         raise UsageError(f"{folder} is no run folder: it has no {CONFIG}") from None
@@ -154,7 +149,7 @@ def read_config(folder: Path) -> tuple[TrainConfig, dict[str, Any]]:
 
 
 def read_rows(folder: Path, until: int | None = None) -> list[MetricsRow]:
-    """The rows of metrics, up to a step. A last line that is still being written is left out."""
+    """The rows of metrics, up to a step. An unfinished last line is left out."""
     path = folder / METRICS
     try:
         lines = path.read_bytes().split(b"\n")[:-1]
@@ -179,7 +174,7 @@ def read_rows(folder: Path, until: int | None = None) -> list[MetricsRow]:
 
 
 def check_rows(folder: Path, steps: Sequence[int], step: int) -> None:
-    """Refuses rows that do not reach a checkpoint's step."""
+    """The rows must end at the checkpoint's step."""
     last = steps[-1] if steps else 0
     if last != step:
         raise BrokenFileError(
@@ -200,10 +195,10 @@ def _run_folders(path: Path) -> list[Path]:
 
 
 def create(folder: Path, config: TrainConfig, about: Mapping[str, Any]) -> None:
-    """Makes a run folder, whole or not at all."""
+    """Creates a run folder atomically."""
     if folder.exists():
         raise UsageError(
-            f"{folder} exists: another process has made it meanwhile; use --resume to go on with "
+            f"{folder} exists: another process has just created it; use --resume to go on with "
             "it, or another --out"
         )
     scratch = folder.with_name(f".{folder.name}{PARTIAL}")
@@ -225,16 +220,14 @@ def write_config(folder: Path, config: TrainConfig, about: Mapping[str, Any]) ->
 
 
 def check_same(folder: Path, config: TrainConfig, game_hash: str) -> None:
-    """Refuses to go on with other settings than a run began with; only ``steps`` may grow, and the
-    same story may lie elsewhere."""
+    """Resumed runs keep their settings. Only ``steps`` may grow, and the story file may move."""
     stored, about = read_config(folder)
     if about.get("game_hash", game_hash) != game_hash:
         raise UsageError(
             f"{folder} was trained on another {config.game}: its files have changed since; "
             "train into another --out"
         )
-    after = config.flat()
-    before = {**stored.flat(), "story": config.story}
+    before, after = {**stored.flat(), "story": config.story}, config.flat()
     if config.steps >= stored.steps:
         before["steps"] = config.steps
     for name in {**before, **after}:
@@ -248,17 +241,13 @@ def check_same(folder: Path, config: TrainConfig, game_hash: str) -> None:
 
 
 class RunFolder:
-    """A run folder that is being written, by one process at a time."""
+    """A run folder open for writing, locked against other processes."""
 
     def __init__(self, path: Path, step: int, check: Callable[[], object] | None = None) -> None:
-        """Takes the folder back to a step: later rows and checkpoints are gone.
-
-        ``check`` may refuse, once the folder is locked.
-        """
+        """Deletes the rows and checkpoints after a step. ``check`` runs under the lock."""
         self.path = path
         self.checkpoints = path / CHECKPOINT
         self.rows: list[MetricsRow] = []
-        """Those that are there already."""
         self._events: Events | None = None
         self._lock = _locked(path)
         try:
@@ -278,20 +267,20 @@ class RunFolder:
         self.checkpoints.mkdir(exist_ok=True)
         checkpoint.remove_partial(self.path)
         checkpoint.remove_partial(self.checkpoints)
-        # Checkpoints first: one without its rows could not be gone on from.
+        # Checkpoints first: without its rows a checkpoint cannot be resumed.
         saved = checkpoint.saved_steps(self.checkpoints)
         checkpoint.remove(self.checkpoints, [at for at in saved if at > step])
         lines = b"".join(map(_line, self.rows))
         write_atomically(self.path / METRICS, lambda file: file.write(lines))
 
     def _keep_finished_rows(self) -> None:
-        """Without a checkpoint they are all that is left of a run that was trained to its end."""
+        """Keeps a copy of the metrics of a finished run whose checkpoints were deleted."""
         rows, (config, _) = read_rows(self.path), read_config(self.path)
         if rows and rows[-1]["step"] >= config.steps:
             shutil.copyfile(self.path / METRICS, self.path / f"{METRICS}.old")
 
     def write_events(self, step: int) -> None:
-        """Writes TensorBoard events too, from a step on."""
+        """Starts to write TensorBoard events."""
         self._events = Events(self.path, step)
 
     def write(self, row: MetricsRow) -> None:
@@ -325,7 +314,7 @@ def _line(row: MetricsRow) -> bytes:
 
 
 def _locked(folder: Path) -> int:
-    """Keeps other processes out of a folder until it is closed, or the process is gone."""
+    """Locks a folder until the handle is closed."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -333,7 +322,6 @@ def _locked(folder: Path) -> int:
         # Some network file systems cannot lock.
         if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
             os.close(handle)
-            raise GrueError(
-                f"another process is training in {folder}; wait for it or stop it"
-            ) from None
+            why = f"another process is training in {folder}; wait for it or stop it"
+            raise GrueError(why) from None
     return handle

@@ -1,4 +1,4 @@
-"""Signals to stop, heeded only where a program of JAX's is not running."""
+"""Defers SIGINT and SIGTERM until no JAX program is running."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 from grue.errors import INTERRUPTED
 
 process_is_ours = False
-"""The command line sets this: only then may a second Ctrl-C end the whole process."""
+"""Set by the command line: a second Ctrl-C may then end the process at once."""
 
 
 class Stop:
-    """Notes a signal to stop. A second one acts at once."""
+    """Records a signal in ``asked``. A second signal acts at once."""
 
     def __init__(self, active: bool = True) -> None:
         self.asked = False
@@ -44,6 +44,6 @@ class Stop:
 
 
 def _end(number: int, frame: Any) -> None:
-    # Not by print, which may be what was interrupted.
+    # print is not safe in a signal handler.
     os.write(2, b"grue: interrupted\n")
     os._exit(INTERRUPTED)

@@ -1,7 +1,6 @@
-"""Trains runs: the host's side of the loop, with run folders, checkpoints and resuming.
+"""The training loop on the host: run folders, checkpoints and resuming.
 
-The device's side, Algorithm 1, is ``training/algorithm.py``. Here it is called for one row of
-metrics after the other, and nothing else happens in between but one transfer of sums.
+Each call of the compiled program (``training/algorithm.py``) gives one row of metrics.
 """
 
 from __future__ import annotations
@@ -48,17 +47,20 @@ Trained = tuple[Environment, Agent, AgentState, RunParameters, int]
 
 @runtime_checkable
 class Progress(Protocol):
-    """Who is told how training goes."""
+    """Receives the progress of training."""
 
     def begin(self, names: Sequence[str], step: int, steps: int) -> None:
-        """Runs go on from a step to another."""
-        ...
+        """A group of runs starts at ``step``."""
 
     def update(self, step: int, rows: Sequence[MetricsRow]) -> None:
-        """A row of each run."""
-        ...
+        """``rows`` has the new row of each run."""
 
-    def say(self, line: str) -> None: ...
+    def say(self, line: str) -> None:
+        """A message for the user."""
+
+
+class _Silent(Progress):
+    """Ignores it."""
 
 
 class Interrupted(KeyboardInterrupt):
@@ -66,8 +68,7 @@ class Interrupted(KeyboardInterrupt):
 
     def __init__(self, step: int, steps: int) -> None:
         super().__init__(f"interrupted at step {step} of {steps}; resume to go on")
-        self.step = step
-        self.steps = steps
+        self.step, self.steps = step, steps
 
 
 @dataclass(frozen=True)
@@ -77,10 +78,10 @@ class RunResult(Curves):
 
     @property
     def trained(self) -> Trained:
-        """Game, agent, its state, the run's parameters and the step, read from the folder."""
-        if self._held is not None:
+        """Environment, agent, its state, the run's parameters and the step."""
+        if self.folder is None:
+            assert self._held is not None
             return self._held
-        assert self.folder is not None
         return runs.load_state(self.folder)
 
 
@@ -97,7 +98,7 @@ def train(
     progress: Progress | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
 ) -> Result:
-    """Trains a config, one run for each of its seeds. Without ``out`` nothing is written."""
+    """Trains one run for each seed of a config. Without ``out`` nothing is written to disk."""
     return train_all([config], out, resume, together, progress, checkpoint_seconds)
 
 
@@ -112,50 +113,35 @@ def train_all(
 ) -> Result:
     """Trains several configs.
 
-    ``together`` trains the runs that can share a program side by side; by default on an
-    accelerator and not on a CPU. With ``one_program`` runs that are trained one by one share it
-    too: less is compiled, and the smallest of them takes the time of the largest. A checkpoint is
-    written at the end, when a signal asks to stop, and every so many seconds.
+    ``together``: runs that can share a program are trained in one batch. Default: on an
+    accelerator only. ``one_program``: runs trained one by one share a compiled program too, of
+    the size of the largest. Checkpoints are written every ``checkpoint_seconds``, on SIGINT and
+    SIGTERM, and at the end.
     """
     if resume and out is None:
         raise UsageError("only runs that were written can be resumed: give out, their folder")
     if not checkpoint_seconds >= 0:
         raise UsageError(f"checkpoint_seconds must be at least 0, not {checkpoint_seconds}")
-    with ExitStack() as opened:
-        members = _members(configs, None if out is None else Path(out), resume, opened)
-        return _train_members(members, out, together, progress, checkpoint_seconds, one_program)
-
-
-def _train_members(
-    members: Sequence[Member],
-    out: Path | str | None,
-    together: bool | None,
-    progress: Progress | None,
-    checkpoint_seconds: float,
-    one_program: bool,
-) -> Result:
     if together is None:
         together = jax.default_backend() != "cpu"
     progress = _Silent() if progress is None else progress
-    if out is not None and not events.installed():
-        progress.say(events.NOT_INSTALLED)
-    for line in dict.fromkeys(filter(None, (hosting(member.config) for member in members))):
-        progress.say(line)
     results: dict[str, RunResult] = {}
-    with Stop(out is not None) as stop:
+    with ExitStack() as opened:
+        members = _members(configs, None if out is None else Path(out), resume, opened)
+        if out is not None and not events.installed():
+            progress.say(events.NOT_INSTALLED)
+        for line in dict.fromkeys(filter(None, (hosting(member.config) for member in members))):
+            progress.say(line)
+        stop = opened.enter_context(Stop(out is not None))
         for group in plan(members, together, one_program):
-            trainer = _Trainer(group, stop, progress, checkpoint_seconds)
-            results |= trainer.train()
+            results |= _Trainer(group, stop, progress, checkpoint_seconds).train()
     return Result([results[member.name] for member in members])
 
 
 def _members(
     configs: Sequence[TrainConfig], out: Path | None, resume: bool, opened: ExitStack
 ) -> list[Member]:
-    """Every run of some configs; all that can be refused is refused here.
-
-    ``opened`` gets what ends the processes of hosted games.
-    """
+    """Validates the configs and returns their runs. ``opened`` will close the environments."""
     if out is not None and out.exists() and not out.is_dir():
         raise UsageError(f"{out} is no folder; give another --out")
     members: dict[str, Member] = {}
@@ -188,7 +174,7 @@ def _find_folder(member: Member, folder: Path, resume: bool) -> None:
 
 
 class _Trainer:
-    """Takes a group of runs from its step to the end."""
+    """Trains a group of runs from its step to the end."""
 
     def __init__(
         self, group: Group, stop: Stop, progress: Progress, checkpoint_seconds: float
@@ -229,7 +215,7 @@ class _Trainer:
             learn = step >= config.learning_starts
             run, sums = program.advance(run, jnp.int32(step), learn, every)
             step += every
-            # A target that is copied less often than every row is copied here.
+            # The program itself copies targets only if target_every divides metrics_every.
             if learn and every < target_every and step % target_every == 0:
                 run = program.copy_to_target(run)
             counted = jax.device_get(sums)
@@ -248,7 +234,7 @@ class _Trainer:
         return run
 
     def _begin(self, built: Built) -> Run:
-        """The runs at the group's step: new ones, or from their checkpoints."""
+        """The state of all runs at the group's step: initial, or loaded from checkpoints."""
         parameters = [parameters_of(member.config, self.group.explorers) for member in self.members]
         seeds = [jnp.int32(member.config.seeds[0]) for member in self.members]
         start = self._joined([seeds, parameters], jnp.stack)
@@ -261,17 +247,17 @@ class _Trainer:
             for folder in self.folders
         ]
         run = jax.tree.map(jnp.array, self._joined([loaded], np.stack)[0])
-        # The number of a gate of one's own depends on what else was registered.
+        # A custom gate's number depends on what else is registered, so it is not loaded.
         return checkpoint.with_keys(run, template)._replace(parameters=start[1])
 
     def _joined(self, lists: Sequence[Sequence[Any]], stack: Any) -> list[Any]:
-        """Trees of the runs as one tree of all runs."""
+        """Stacks the trees of the runs into one tree."""
         if not self.many:
             return [trees[0] for trees in lists]
         return [jax.tree.map(lambda *leaves: stack(leaves), *trees) for trees in lists]
 
     def _of_run(self, number: int, tree: Any) -> Any:
-        """One run's part of a tree of all runs."""
+        """The inverse: one run's slice of a stacked tree."""
         return jax.tree.map(lambda leaf: leaf[number], tree) if self.many else tree
 
     def _add_rows(self, step: int, sums: Any) -> None:
@@ -286,7 +272,7 @@ class _Trainer:
         self.progress.update(step, [rows[-1] for rows in self.rows])
 
     def _save(self, step: int, run: Run) -> None:
-        """Writes a checkpoint of every run, and only then forgets old ones."""
+        """Writes a checkpoint of every run. Old ones are deleted only after that."""
         if not self.folders:
             return
         tree = jax.device_get(checkpoint.without_keys(run))
@@ -321,7 +307,7 @@ class _Trainer:
             self.rows[number] = folder.rows
 
     def _remove_blank(self) -> None:
-        """A new folder without a row would only be in the way of the next try."""
+        """Deletes new folders that have no row yet, so that the command can be repeated."""
         for member, rows in zip(self.members, self.rows, strict=True):
             if member.folder is not None and member.is_new and not rows:
                 shutil.rmtree(member.folder, ignore_errors=True)
@@ -351,7 +337,7 @@ class _Trainer:
 
 
 def _check_unchanged(member: Member) -> None:
-    """What was found when the runs were planned, now that nobody else can write."""
+    """Re-validates under the lock."""
     assert member.folder is not None
     runs.check_same(member.folder, member.config, game_of(member.config).digest)
     if checkpoint.saved_steps(member.folder / runs.CHECKPOINT) != list(member.saved):
@@ -361,12 +347,12 @@ def _check_unchanged(member: Member) -> None:
 
 
 def _pause(seconds: float, took: float) -> float:
-    """Seconds until the next checkpoint: large ones take a twentieth of the time at most."""
+    """Seconds until the next checkpoint. Slow checkpoints may take at most 5% of the time."""
     return max(seconds, 20 * took) if took > 1 else seconds
 
 
 def _note_resumed(member: Member, step: int, about: dict[str, Any]) -> None:
-    """Records more steps than before, and another commit, version or device."""
+    """Updates config.json if steps, commit, versions or device have changed."""
     assert member.folder is not None
     config, before = runs.read_config(member.folder)
     resumed = before.get("resumed", [])
@@ -380,23 +366,12 @@ def _note_resumed(member: Member, step: int, about: dict[str, Any]) -> None:
 
 @contextmanager
 def _told(folder: Path) -> Iterator[None]:
-    """Turns an error of the file system into one line that says how to go on."""
+    """Turns an OSError into a GrueError that says how to go on."""
     try:
         yield
     except OSError as error:
         where = folder if error.filename is None else error.filename
         raise GrueError(
-            f"{where}: {error.strerror or error}; what was saved before is whole: "
-            "mend this and go on with --resume"
+            f"{where}: {error.strerror or error}; earlier checkpoints are intact: "
+            "fix this and go on with --resume"
         ) from error
-
-
-class _Silent:
-    def begin(self, names: Sequence[str], step: int, steps: int) -> None:
-        pass
-
-    def update(self, step: int, rows: Sequence[MetricsRow]) -> None:
-        pass
-
-    def say(self, line: str) -> None:
-        pass
