@@ -73,25 +73,35 @@ def _treasure_hunter(i: int) -> list[str]:
     return ["--level", str(1 + i * 29 // 20 % 30)]
 
 
-def _cooking(i: int) -> list[str]:
-    recipe = 1 + i % 5
+def _cooking_gata(i: int) -> list[str]:
+    """The four levels of GATA (Adhikari et al. 2020), in turn: the skills of its game files."""
+    levels = ("--cut", "--cook --cut", "--go 9", "--recipe 3 --take 3 --go 6 --cook --cut")
+    split = ("train", "valid", "test")[i // 4 % 3]
+    return shlex.split(f"--recipe 1 --take 1 --open {levels[i % 4]} --split {split}")
+
+
+def _cooking_ftwp(i: int) -> list[str]:
+    """Skills as the First TextWorld Problems combine them (Trischler et al. 2019)."""
+    recipe = 1 + i % 3
     parts = [
-        f"--recipe {recipe} --take {(recipe, 1, max(1, recipe - 1), recipe)[i % 4]}",
+        f"--recipe {recipe} --take {(recipe, max(0, recipe - 1), recipe, 1)[i // 3 % 4]}",
         f"--go {(1, 6, 9, 12)[i // 2 % 4]} --recipe-seed {i}",
         "--open" if i % 2 else "",
         "--cook" if i % 3 != 1 else "",
-        "--cut" if i % 3 != 2 else "",
-        "--drop" if i % 4 == 3 else "",
+        "--cut" if i % 5 < 3 else "",
+        "--drop" if i % 4 > 1 else "",
+        f"--split {('train', 'valid', 'test')[i % 3]}" if i % 2 else "",
     ]
     return shlex.split(" ".join(parts))
 
 
 KINDS = {
-    "custom": _custom,
     "tw-simple": _simple,
     "tw-coin_collector": _coin_collector,
     "tw-treasure_hunter": _treasure_hunter,
-    "tw-cooking": _cooking,
+    "tw-cooking-gata": _cooking_gata,
+    "tw-cooking-ftwp": _cooking_ftwp,
+    "custom": _custom,
 }
 
 
@@ -102,7 +112,8 @@ def generate(kind: str, seed: int, folder: Path) -> Path:
     if not story.exists():
         maker = Path(sys.executable).parent / "tw-make"
         settings = KINDS[kind](seed - 1)
-        line = [maker, kind, *settings, "--seed", str(seed), "--output", story, "--silent"]
+        maker_kind = "tw-cooking" if kind.startswith("tw-cooking") else kind
+        line = [maker, maker_kind, *settings, "--seed", str(seed), "--output", story, "--silent"]
         try:
             done = subprocess.run(
                 list(map(str, line)), capture_output=True, text=True, timeout=GENERATION_LIMIT_S

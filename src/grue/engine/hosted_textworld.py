@@ -42,10 +42,7 @@ class HostedEnv(EmulatorEnv[Game]):
         if self._emulator._emulator_halted():
             raise BrokenFileError(f"the emulator halted after {command!r}; reset to play again")
         feedback = read_feedback(raw)
-        facts = state.facts
-        for event in feedback.events:
-            happened = self.logic.happened(facts, event)
-            facts = happened.apply(facts) if happened else facts
+        facts = self.logic.after(state.facts, feedback.events)
         done = tuple(
             was or _holds(quest.wins, facts)
             for was, quest in zip(state.subtasks, self.quests, strict=True)

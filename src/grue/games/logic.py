@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -17,6 +18,13 @@ from typing import Any
 from grue.games.game import Fact, Game, parse_fact
 
 Facts = frozenset[Fact]
+
+IDLE_EVENTS = re.compile(
+    r"(looking|examining|taking inventory|searching|waiting|jumping|thinking|listening|smelling|"
+    r"tasting|touching|sleeping|singing|swearing|saying|waving|displaying help|printing the|"
+    r"requesting|reporting|tracing|turning (?:on|off) the \w+ \w+ (?:command )?option)\b"
+)
+"""Actions of every TextWorld story that change nothing, whether or not the game has rules for them."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +82,21 @@ class Logic:
             for command, actions in self.actions.items()
         }
 
+    def after(self, facts: Facts, events: Iterable[str]) -> Facts:
+        """The facts after the events that the running game reports."""
+        for event in events:
+            happened = self.happened(facts, event)
+            if happened is not None:
+                facts = happened.apply(facts)
+            elif not IDLE_EVENTS.match(event.lower()):
+                warnings.warn(
+                    f"the story reports {event!r}, and no rule of the game allows that now: facts, "
+                    "admissible commands and subtasks may be wrong from here on",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+        return facts
+
     def happened(self, facts: Facts, event: str) -> Action | None:
         """The action behind an event that the running game reports."""
         candidates = self.events.get(event.lower(), ())
@@ -113,7 +136,7 @@ def _ground(identity: _Identity) -> Logic:
     for instance in found:
         placeholders = knowledge.rules[instance.name].match(instance)
         spelled = {p.name: names[v.name] for p, v in placeholders.items()}
-        event = knowledge.inform7_events[instance.name].format(**spelled).lower()
+        event = _event(game, knowledge.inform7_events[instance.name].format(**spelled).lower())
         template = knowledge.inform7_commands[instance.name]
         command = template.format(**spelled)
         entities = {p.name: v.name for p, v in placeholders.items()}
@@ -137,6 +160,13 @@ def _ground(identity: _Identity) -> Logic:
         freeze(by_event),
         tuple(_quest(quest) for quest in game.data["quests"]),
     )
+
+
+def _event(game: Game, event: str) -> str:
+    """An event as the story reports it: tw-cooking's own drinking goes by another name."""
+    if "Drinking carried thing is an action" in game.data["KB"]["logic"]:
+        return event.replace("drinking the ", "drinking carried thing the ", 1)
+    return event
 
 
 def _reachable_actions(game: Any) -> list[Any]:

@@ -1,0 +1,78 @@
+"""Games of tw-cooking, which papers use most: what their stories report, and what compiles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import grue
+from grue.games.logic import ground
+
+pytestmark = pytest.mark.filterwarnings("ignore::jericho.UnsupportedGameWarning")
+
+PLAIN = {
+    **{"recipe": 1, "take": 1, "go": 1, "recipe_seed": 0, "split": None},
+    **dict.fromkeys(("open", "cook", "cut", "drop"), False),
+}
+
+
+@pytest.fixture(scope="session")
+def cooking(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Makes a game of tw-cooking from a seed and the settings that are not plain."""
+    import textworld
+    from textworld.challenges import CHALLENGES as MAKERS
+    from textworld.generator import compile_game as compile_story
+
+    made: dict[str, Path] = {}
+
+    def get(seed: int, **settings: Any) -> Path:
+        name = f"cooking-{seed}" + "".join(f"-{k}{int(v)}" for k, v in settings.items())
+        if name not in made:
+            options = textworld.GameOptions()
+            options.seeds = seed
+            options.path = str(tmp_path_factory.mktemp("cooking") / f"{name}.z8")
+            game = MAKERS["tw-cooking"][1]({**PLAIN, **settings}, options)
+            made[name] = Path(compile_story(game, options))
+        return made[name]
+
+    return get
+
+
+def test_what_was_drunk_is_gone(cooking: Callable[..., Path]) -> None:
+    env = grue.make(cooking(200), "hosted")
+    state, _ = env.reset()
+    name = "water"  # The milk is in the recipe: drinking it loses the game.
+    water = next(e for e, info in env.game.infos.items() if info["name"] == name)
+    place = next(f[2] for f in env.logic.initial if f[0] in ("in", "on") and f[1] == water)
+    for command in ("open fridge", f"take {name} from {env.game.entity_name(place)}"):
+        state, _ = env.step(state, command)
+    drink = env.game.commands.index(f"drink {name}")
+    assert ("in", water, "I") in state.facts
+    assert env.admissible_set(state)[drink]
+    state, step = env.step(state, drink)
+    assert step.text == f"You drink the {name}. Not bad."
+    assert step.admissible
+    assert ("in", water, "I") not in state.facts
+    assert ("consumed", water) in state.facts
+    named = [command for command in env.game.commands if name in command]
+    assert len(named) > 3
+    assert not any(env.logic.admissible(state.facts, command) for command in named)
+    env.close()
+
+
+def test_event_that_no_rule_knows_is_told(cooking: Callable[..., Path]) -> None:
+    logic = ground(grue.load(cooking(200)))
+    with pytest.warns(RuntimeWarning, match="'juggling the milk', and no rule"):
+        assert logic.after(logic.initial, ["juggling the milk"]) == logic.initial
+    # Known, but the milk is not carried.
+    with pytest.warns(RuntimeWarning, match="'dropping the milk', and no rule"):
+        logic.after(logic.initial, ["dropping the milk"])
+
+
+@pytest.mark.parametrize("event", ["waiting", "examining the raw milk", "printing the objective"])
+def test_events_that_change_nothing_are_not_told(event: str, cooking: Callable[..., Path]) -> None:
+    logic = ground(grue.load(cooking(200)))
+    assert logic.after(logic.initial, [event]) == logic.initial
