@@ -17,7 +17,9 @@ GameName = Annotated[
 ]
 StoryPath = Annotated[
     Path | None,
-    typer.Option("--story", metavar="PATH", help="The story file of zork1; else GRUE_ZORK1's."),
+    typer.Option(
+        "--story", metavar="PATH", help="The story file of zork1; by default $GRUE_ZORK1."
+    ),
 ]
 CommandsPath = Annotated[
     Path | None,

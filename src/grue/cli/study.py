@@ -22,7 +22,7 @@ def reproduce(
     scale: Annotated[
         str,
         typer.Option(
-            help="smoke: minutes on a CPU, learns nothing; paper: the paper's; short: a quarter"
+            help="smoke: minutes on a CPU, learns nothing; short: a quarter of the steps; paper"
         ),
     ] = "smoke",
     out: Annotated[
@@ -43,7 +43,7 @@ def reproduce(
     values: SettingTexts = None,
     story: StoryPath = None,
     draw_only: Annotated[
-        bool, typer.Option("--draw-only", help="Train nothing; draw what there is.")
+        bool, typer.Option("--draw-only", help="Train nothing; draw the runs that are done.")
     ] = False,
     jobs: Annotated[
         int | None,
@@ -104,7 +104,9 @@ def report(
     ],
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="The page; by default report.html, if nothing else."),
+        typer.Option(
+            "-o", "--output", help="The HTML page; report.html if no other output is given."
+        ),
     ] = None,
     claims: Annotated[
         Path | None, typer.Option(help="Write the paper's claims and verdicts to this .md file.")

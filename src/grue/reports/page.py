@@ -134,7 +134,7 @@ def _claims(judged: Sequence[Judged]) -> str:
 def _claim(judged: Judged) -> str:
     claim, verdict = judged.claim, judged.verdict
     kind, sign = SIGNS[verdict.word]
-    # What stands only so far is not as plain to see.
+    # "So far" is set in a lighter weight.
     sure = " sofar" * verdict.open
     told = f"<span class='verdict {kind}{sure}'>{sign} {escape(str(verdict))}</span>"
     body = f"<p class=grey>{escape(claim.where)}. Tested: {escape(claim.reading)}.</p>"
