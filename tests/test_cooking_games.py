@@ -42,7 +42,7 @@ def cooking(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
 
 def test_what_was_drunk_is_gone(cooking: Callable[..., Path]) -> None:
-    env = grue.make(cooking(200), "hosted")
+    env: Any = grue.make(cooking(200), "hosted")
     state, _ = env.reset()
     name = "water"  # The milk is in the recipe: drinking it loses the game.
     water = next(e for e, info in env.game.infos.items() if info["name"] == name)

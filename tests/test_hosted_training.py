@@ -28,13 +28,13 @@ from grue.training.train import train
 
 SHORT: dict[str, Any] = {
     **{"episode_steps": 15, "metrics_every": 20, "average_over": 20, "target_every": 20},
-    **{"learning_starts": 20, "replay_steps": 200, "epsilon_steps": 40, "look_every": 5},
+    **{"learning_starts": 20, "epsilon_steps": 40, "look_every": 5},
     **{"agent": "tabular", "table_rows": 64},
 }
 """The tabular agent's program is compiled in no time; the loop is the same for all."""
 DEEP: dict[str, Any] = {
     **{"embedding": 4, "encoder": 8, "context": 8, "hidden": 8, "heads": 2},
-    **{"batch_size": 2, "sequence_length": 4, "minimum_history": 1},
+    **{"batch_size": 2, "sequence_length": 4, "minimum_history": 1, "replay_steps": 200},
 }
 STEPS = 80
 
@@ -236,9 +236,7 @@ def test_what_cannot_be_trained_is_refused(
         return err
 
     zork = ("zork1", "--story", str(zork_file(119)), "--set", "episode_steps=15")
-    assert "zork1 does not tell which commands are admissible" in refused(
-        *zork, "--gate", "oracle"
-    )
+    assert "zork1 does not tell which commands are admissible" in refused(*zork, "--gate", "oracle")
     path = tmp_path / "commands.txt"
     path.write_text("go north\nquit\n")
     told = refused(*zork, "--commands", str(path))

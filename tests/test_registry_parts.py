@@ -261,3 +261,16 @@ def test_the_order_does_not_hang_on_who_is_imported_first() -> None:
             check=True,
         ).stdout
         assert shown.split() == ["tabular", "li-tabular", "drqn", "sc", "ae-dqn"], module
+
+
+@pytest.mark.parametrize(
+    ("metric", "why"),
+    [
+        (Metric("score", "taken"), "two parts of the run have a metric 'score'"),
+        (Metric("last", "not one's own", "end"), "the metric 'last' is per end"),
+    ],
+)
+def test_metrics_that_cannot_be_columns(metric: Metric, why: str) -> None:
+    register("counting", settings=TabularSettings, metrics=(metric,))(CountingAgent)
+    with pytest.raises(grue.UsageError, match=why):
+        train(small(agent="counting"))

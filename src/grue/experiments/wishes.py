@@ -19,7 +19,7 @@ from grue.experiments.records import Record
 from grue.experiments.scales import Scale, find_scale, level_of
 from grue.files import expanded
 from grue.games.zmachine import zork
-from grue.training.config import TrainConfig, parse_seeds
+from grue.training.config import TrainConfig, check_used, parse_seeds
 
 LISTED = ("figure", "shows", "kind", "levels", "conditions", "in_the_paper")
 
@@ -100,6 +100,8 @@ def make_wish(
     )
     if not wish.configs() and any(figure.conditions for figure in wish.figures):
         raise UsageError(f"{name} shows nothing of these --levels and --conditions")
+    if configs := wish.configs():
+        check_used(wish.scale.given, configs)
     return _with_story(wish, name, draw_only)
 
 

@@ -24,7 +24,7 @@ IDLE_EVENTS = re.compile(
     r"tasting|touching|sleeping|singing|swearing|saying|waving|displaying help|printing the|"
     r"requesting|reporting|tracing|turning (?:on|off) the \w+ \w+ (?:command )?option)\b"
 )
-"""Actions of every TextWorld story that change nothing, whether or not the game has rules for them."""
+"""Actions of every TextWorld story that change nothing, known to the rules or not."""
 
 
 @dataclass(frozen=True)

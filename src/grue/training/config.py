@@ -280,9 +280,6 @@ def _check(config: TrainConfig) -> None:
         )
     if config.explore != "none" and not config.kind.explores:
         raise UsageError(f"{config.agent} does not learn from a bonus: its explorer is none")
-    columns = [metric.name for metric in config.metrics]
-    if len(set(columns)) < len(columns):
-        raise UsageError(f"{config.agent} and {config.explore} declare the same metric; rename one")
     if not config.seeds or len(set(config.seeds)) < len(config.seeds):
         raise UsageError(f"seeds must be some different numbers, not {list(config.seeds)}")
     if any(not 0 <= seed <= LARGEST for seed in config.seeds):

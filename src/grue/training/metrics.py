@@ -43,6 +43,16 @@ def columns_of(config: TrainConfig) -> tuple[Metric, ...]:
     return (*FIRST, *config.metrics, *(ESTIMATES if config.kind.estimates else ()), *LAST)
 
 
+def check_columns(config: TrainConfig) -> None:
+    """Refuses declared metrics that cannot be columns."""
+    names = [*KEYS, *(metric.name for metric in columns_of(config))]
+    for name, _, per in config.metrics:
+        if names.count(name) > 1:
+            raise UsageError(f"two parts of the run have a metric {name!r}; rename one of them")
+        if per == "end":
+            raise UsageError(f"the metric {name!r} is per end, which only grue's own columns are")
+
+
 def averaged(config: TrainConfig) -> list[str]:
     """The columns that have curves: means over episodes, steps or updates."""
     spans = ("episode", "step", "update")

@@ -26,6 +26,7 @@ from grue.games.playable import Playable
 from grue.games.registry import known_names, load
 from grue.training.algorithm import Algorithm, Program
 from grue.training.config import TrainConfig
+from grue.training.metrics import check_columns
 
 
 class Built(NamedTuple):
@@ -52,6 +53,7 @@ def _whole(path: str) -> str:
 
 def check_trainable(config: TrainConfig) -> None:
     """Checks that the config fits the game, before anything is built."""
+    check_columns(config)
     env = game_of(config)
     steps = env.episode_steps
     if config.gate_kind.oracle and not env.knows.admissible:
