@@ -86,7 +86,7 @@ def test_the_work_of_an_update(monkeypatch: pytest.MonkeyPatch) -> None:
             ["--gates", "none,masking", "--runs", "2", "--set", "threshold=0.5"],
             "these agents and gates cannot share a program; give --runs 1",
         ),
-        (["--parts"], "there is no GPU here"),
+        (["--parts"], "--parts needs a GPU, and there is none"),
     ],
 )
 def test_refusals(arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:

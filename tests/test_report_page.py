@@ -154,7 +154,7 @@ def test_command(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     ("arguments", "code", "complaint"),
     [
-        (["nowhere"], 2, "there is no nowhere: give run folders"),
+        (["nowhere"], 2, "nowhere does not exist: give run folders"),
         (["empty"], 2, "empty holds no record and no run"),
         (["broken"], 1, "broken/record.json cannot be read as JSON"),
         (["data", "-o", "data"], 2, "data is a folder: give the name of a file to write"),
