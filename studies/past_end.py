@@ -18,7 +18,6 @@ from sweep import command, reached, small_run
 CASES = (
     {"level": 1, "steps": 40_000, "agent": "drqn", "gate": "none"},
     {"level": 1, "steps": 40_000, "agent": "sc", "gate": "none"},
-    {"level": 2, "steps": 80_000, "agent": "sc", "gate": "masking"},
 )
 
 
