@@ -305,7 +305,7 @@ def test_files_that_are_no_records(tmp_path: Path) -> None:
         read_records([tmp_path])
     with pytest.raises(UsageError, match="is not a record; grue reproduce"):
         read_records([path])
-    with pytest.raises(UsageError, match=r"there is no .*nowhere"):
+    with pytest.raises(UsageError, match=r"nowhere does not exist: give run folders"):
         read_records([tmp_path / "nowhere"])
 
 

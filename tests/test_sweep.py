@@ -44,7 +44,7 @@ def test_a_sweep_goes_on_with_what_it_is_asked_for(tmp_path: Path) -> None:
     assert (tmp_path / "table.md").read_text() == "0 now\n1 before\n"
     made = json.loads((tmp_path / "some.json").read_text())
     assert [row["seed"] for row in made["rows"]] == [0, 1]
-    assert made["command"].startswith("python benchmarks/some.py")
+    assert made["command"].startswith("python studies/some.py")
     assert not so_far.exists()
     (tmp_path / "table.md").unlink()
     run(tmp_path, 13, only_table=True)

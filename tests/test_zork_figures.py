@@ -194,7 +194,7 @@ def test_records_of_another_release_are_not_gone_on_with(
     half = replace(half, steps=np.arange(1, 5) * 400)
     path = write_record(half, Places(tmp_path).records)
     with pytest.raises(
-        UsageError, match=r"drqn-none\.json is of another release of zork1; give another"
+        UsageError, match=r"drqn-none\.json has runs of another release of zork1; give another"
     ):
         run_missing(wish, Places(tmp_path), Silent(), jobs=1)
     assert [p for p in tmp_path.rglob("*") if p.is_file()] == [path]
