@@ -37,7 +37,7 @@ def commit_of(checkout: Path) -> tuple[str | None, bool | None]:
     # An installed copy may lie inside another repository.
     if (checkout / "src" / "grue").is_dir() and (checkout / ".git").exists():
         commit = _git(checkout, "rev-parse", "HEAD")
-        changes = _git(checkout, "status", "--porcelain")
+        changes = _git(checkout, "status", "--porcelain", "--untracked-files=no")
     if commit is None or changes is None:
         return os.environ.get(VARIABLE), None
     return commit, bool(changes)
