@@ -320,8 +320,9 @@ def test_the_commit_of_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     code.parent.mkdir(parents=True)
     code.write_text("x = 1\n")
     first = git(checkout, "rev-parse", "HEAD")
-    assert commit_of(checkout) == (first, True)
+    assert commit_of(checkout) == (first, False)  # Untracked files are no changes.
     git(checkout, "add", ".")
+    assert commit_of(checkout) == (first, True)
     git(checkout, "commit", "-q", "-m", "second")
     second = git(checkout, "rev-parse", "HEAD")
     assert second != first
