@@ -26,9 +26,9 @@ from grue.agents.settings import ReplaySettings, setting
 @dataclass(frozen=True, kw_only=True)
 class DeepSettings(ReplaySettings):
     embedding: int = setting(20, "size of a word's embedding", above=0)
-    encoder: int = setting(64, "units of the text encoder Φ_R", above=0)
-    context: int = setting(512, "units of the context LSTM H", above=0)
-    hidden: int = setting(128, "hidden units of Φ_A and Φ_C", above=0)
+    encoder: int = setting(64, "units of the text encoder Φ_R", above=0, small=32)
+    context: int = setting(512, "units of the context LSTM H", above=0, small=64)
+    hidden: int = setting(128, "hidden units of Φ_A and Φ_C", above=0, small=64)
     activation: str = setting(
         "elu", "of the hidden units; with relu heads die", choices=ACTIVATIONS
     )

@@ -117,7 +117,7 @@ class Worker:
         self._errors.close()
 
 
-class Pool:
+class EmulatorPool:
     """Answers questions about games, and replaces failed subprocesses."""
 
     def __init__(

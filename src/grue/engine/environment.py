@@ -69,6 +69,16 @@ class Environment(Protocol):
         """The text of an observation."""
         return self.vocabulary.decode(np.asarray(observation).tolist())
 
+    @property
+    def about(self) -> dict[str, Any]:
+        """What results depend on besides the files and the settings, for records."""
+        return {}
+
+    @property
+    def hosting(self) -> str | None:
+        """Where the real game runs and why it is not compiled; None for a compiled game."""
+        return None
+
     def notes(self) -> list[str]:
         """Recovered failures since the last call, one line each."""
         return []

@@ -17,7 +17,7 @@ import numpy as np
 from jax import Array
 
 from grue.engine.emulator import check_command, check_seed
-from grue.engine.emulator_pool import Pool
+from grue.engine.emulator_pool import EmulatorPool
 from grue.engine.emulator_process import Spec, Turn, failed_turns
 from grue.engine.environment import episode_seed
 from grue.engine.hosted import OBSERVATION_LENGTH, RealGame, Tokens
@@ -82,13 +82,12 @@ class PooledEnv(RealGame[Playable]):
         if game_seed is not None:
             check_seed(game_seed)
         spec = Spec(game, self.episode_steps, self.vocabulary, observation_length, informed)
-        self.pool = Pool(spec, workers)
+        self.pool = EmulatorPool(spec, workers)
         self.knows, self.max_score = self.pool.facts()
         self._opening = self._find_opening()
 
     @property
     def about(self) -> dict[str, Any]:
-        """What results depend on, besides the settings."""
         story = StoryFile.read(self.game.story)
         return {
             "engine": "hosted",
@@ -96,6 +95,11 @@ class PooledEnv(RealGame[Playable]):
             "release": story.release,
             "serial": story.serial,
         }
+
+    @property
+    def hosting(self) -> str:
+        number = "1 process" if self.pool.size == 1 else f"up to {self.pool.size} processes"
+        return f"in {number} of emulators, and not compiled: {self.why}"
 
     # The pure functions
 
