@@ -37,7 +37,7 @@ BEGIN, END = "<!-- generality: begin -->", "<!-- generality: end -->"
 GENERATION_LIMIT_S = 150
 """The generators search for a world, and sometimes do not find one."""
 
-GameRow = dict[str, Any]
+Row = dict[str, Any]
 
 
 # The games
@@ -132,13 +132,13 @@ class _TooLongError(Exception):
     pass
 
 
-def measure(kind: str, seed: int, folder: Path, steps: int, limit_s: int) -> GameRow:
+def measure(kind: str, seed: int, folder: Path, steps: int, limit_s: int) -> Row:
     """Everything there is to say about one game."""
 
     def stop(*_: object) -> None:
         raise _TooLongError
 
-    row: GameRow = {"kind": kind, "seed": seed, "settings": shlex.join(KINDS[kind](seed - 1))}
+    row: Row = {"kind": kind, "seed": seed, "settings": shlex.join(KINDS[kind](seed - 1))}
     signal.signal(signal.SIGALRM, stop)
     signal.alarm(limit_s)
     try:
@@ -152,7 +152,7 @@ def measure(kind: str, seed: int, folder: Path, steps: int, limit_s: int) -> Gam
     return row
 
 
-def _measure(row: GameRow, story: Path, steps: int) -> None:
+def _measure(row: Row, story: Path, steps: int) -> None:
     from grue.engine.compiler.build import compile_game
     from grue.engine.verify import Verifier
     from grue.games.gamefile import compiled_path
@@ -207,7 +207,7 @@ def _walk(verifier: Any) -> str:
 # All of them
 
 
-def measure_all(options: argparse.Namespace, folder: Path) -> Iterator[GameRow]:
+def measure_all(options: argparse.Namespace, folder: Path) -> Iterator[Row]:
     """Rows as they are done."""
     tasks = [
         (kind, seed, folder, options.steps, options.game_limit)
@@ -225,7 +225,7 @@ def measure_all(options: argparse.Namespace, folder: Path) -> Iterator[GameRow]:
             print(f"stopped early: {type(stopped).__name__}", file=sys.stderr)
 
 
-def _measure_task(task: tuple[str, int, Path, int, int]) -> GameRow:
+def _measure_task(task: tuple[str, int, Path, int, int]) -> Row:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that collects.
     return measure(*task)
 
@@ -253,7 +253,7 @@ def provenance(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def summary(kind: str, rows: Sequence[GameRow]) -> list[str]:
+def summary(kind: str, rows: Sequence[Row]) -> list[str]:
     """The cells of one line of the table; what tw-make itself could not make is no game."""
     rows = [row for row in rows if not str(row.get("error")).startswith("tw-make")]
     compiled = [row for row in rows if row.get("compiled")]
@@ -307,7 +307,7 @@ def _line(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def store(rows: Mapping[str, list[GameRow]], head: Mapping[str, Any], out: Path) -> None:
+def store(rows: Mapping[str, list[Row]], head: Mapping[str, Any], out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     for kind, found in rows.items():
         path = out / f"{kind}.json"
@@ -330,7 +330,7 @@ def main() -> None:
     if options.docs:
         write_docs()
         return
-    rows: dict[str, list[GameRow]] = {kind: [] for kind in options.kinds}
+    rows: dict[str, list[Row]] = {kind: [] for kind in options.kinds}
     head = provenance(options)  # Before the run: what is checked out may change meanwhile.
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.keep or Path(temporary)

@@ -108,7 +108,7 @@ def test_it_tells_of_the_game(case: Case) -> None:
     assert env.vocabulary.words[0]
     assert (env.notes(), env.check()) == ([], None)
     pooled = isinstance(env, PooledEnv)
-    assert (env.hosting is not None) == pooled
+    assert env.processes == pooled
     assert set(env.about) == ({"engine", "jericho", "release", "serial"} if pooled else set())
 
 

@@ -23,7 +23,7 @@ from grue.agents.kernels.cell import PLAIN
 from grue.agents.kernels.cpu import context as heads_on_cpu
 from grue.agents.kernels.cpu import encoder as reading
 from grue.agents.kernels.gpu import by_head
-from grue.agents.kernels.gpu.cell import CURVES
+from grue.agents.kernels.gpu.cell import SQUASHING
 from grue.agents.kernels.texts import BLOCK, Pool, WordWeights, pool
 from grue.agents.network import ACTIVATIONS, ContextLSTM, Memory, Network, NetworkSizes, TextEncoder
 
@@ -151,7 +151,7 @@ def test_more_texts_than_are_read_together() -> None:
 
 def test_the_gpus_curves_are_the_plain_ones() -> None:
     x = jnp.concatenate([jnp.linspace(-12, 12, 4001), jnp.array([-1e4, -100, -0.0, 100, 1e4])])
-    for found, wanted in zip(CURVES, PLAIN, strict=True):
+    for found, wanted in zip(SQUASHING, PLAIN, strict=True):
         np.testing.assert_allclose(found(x), wanted(x), rtol=0, atol=1e-6)
 
 

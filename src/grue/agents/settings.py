@@ -145,13 +145,11 @@ class NoSettings:
 class AgentSettings:
     """The settings of every agent, used by the training loop."""
 
-    discount: float = setting(0.9, "γ", least=0, most=1)
+    discount: float = setting(0.9, "γ, the discount of future rewards", least=0, most=1)
     epsilon_start: float = setting(1.0, "ε at the first step", least=0, most=1)
     epsilon_end: float = setting(0.1, "ε after epsilon_steps", least=0, most=1)
     epsilon_steps: int = setting(1_000_000, "steps over which ε falls", above=0, small=10_000)
-    look_every: int = setting(
-        20, "I_look: every so many steps the command is look; 0: never", least=0
-    )
+    look_every: int = setting(20, "I_look: steps between two forced looks; 0: none", least=0)
     update_every: int = setting(4, "steps between two updates", above=0)
     target_every: int = setting(1_000, "I_target: steps between two copies to θ⁻", above=0)
     learning_starts: int = setting(1_000, "steps before the first update", least=0)
@@ -165,6 +163,6 @@ class ReplaySettings(AgentSettings):
         500_000, "steps that the replay memory holds", above=0, small=50_000
     )
     batch_size: int = setting(32, "sequences, or single steps, of a batch", above=0, small=16)
-    learning_rate: float = setting(0.001, "of Adam", least=0)
+    learning_rate: float = setting(0.001, "step size of Adam", least=0)
     gradient_clip: float = setting(5.0, "largest norm of the gradient", above=0)
     huber: bool = setting(False, "Huber's loss in place of the squared error")

@@ -83,6 +83,7 @@ class PooledEnv(RealGame[Playable]):
             check_seed(game_seed)
         spec = Spec(game, self.episode_steps, self.vocabulary, observation_length, informed)
         self.pool = EmulatorPool(spec, workers)
+        self.processes = self.pool.size
         self.knows, self.max_score = self.pool.facts()
         self._opening = self._find_opening()
 
@@ -95,11 +96,6 @@ class PooledEnv(RealGame[Playable]):
             "release": story.release,
             "serial": story.serial,
         }
-
-    @property
-    def hosting(self) -> str:
-        number = "1 process" if self.pool.size == 1 else f"up to {self.pool.size} processes"
-        return f"in {number} of emulators, and not compiled: {self.why}"
 
     # The pure functions
 

@@ -42,21 +42,21 @@ class TrainConfig:
     """One condition and its seeds. The defaults are the paper's for the game."""
 
     game: str = setting("saladworld-1", "name of a game, or the path of a file")
-    story: str | None = setting(None, "the story file of zork1, where it is not found by itself")
-    commands: str | None = setting(None, "file with the commands of a story, one on each line")
+    story: str | None = setting(None, "the story file of zork1, if it is not in a usual place")
+    commands: str | None = setting(None, "file with the commands of a story, one per line")
     game_seed: int | None = setting(
-        None, "seed of the game's own chance in every episode; by default each has its own", least=0
+        None, "the game's random seed, the same for all episodes; by default each its own", least=0
     )
-    agent: str = setting("sc", "what plays")
-    gate: str = setting("none", "which commands may be tried")
-    explore: str = setting("none", "explorer: what is worth a bonus")
+    agent: str = setting("sc", "the agent; see above")
+    gate: str = setting("none", "the gate: which commands may be tried")
+    explore: str = setting("none", "the explorer: what earns a bonus")
     steps: int = setting(1_300_000, "steps of the run", above=0, small=20_000)
     seeds: tuple[int, ...] = (0,)
     episode_steps: int | None = setting(
         None, "T; by default the game's: 100 for level 1, else 200", above=0
     )
-    priority: bool = setting(True, "off: all episodes are replayed alike, the paper's ablation")
-    metrics_every: int = setting(1_000, "steps of a row of metrics", above=0)
+    priority: bool = setting(True, "off: all episodes are replayed equally, the paper's ablation")
+    metrics_every: int = setting(1_000, "steps per row of metrics", above=0)
     average_over: int = setting(20_000, "steps of the moving average", above=0)
     settings: AgentSettings = dataclasses.field(default_factory=AgentSettings)
     gate_settings: Any = dataclasses.field(default_factory=NoSettings)

@@ -127,12 +127,13 @@ def _check_score(config: TrainConfig, knows: Knowledge) -> None:
 def hosting(config: TrainConfig) -> str | None:
     """A message for the user if the game is not compiled."""
     env = game_of(config)
-    if env.hosting is None:
+    if env.why is None:
         return None
+    number = "1 process" if env.processes == 1 else f"up to {env.processes} processes"
     chance = "a new one" if config.game_seed is None else config.game_seed
     return (
-        f"{config.game} is hosted, {env.hosting}; {len(env.commands)} commands, "
-        f"{len(env.vocabulary)} words, seed of each episode: {chance}"
+        f"{config.game} is hosted, in {number} of emulators, and not compiled: {env.why}; "
+        f"{len(env.commands)} commands, {len(env.vocabulary)} words, seed of each episode: {chance}"
     )
 
 
