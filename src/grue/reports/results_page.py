@@ -10,6 +10,7 @@ import csv
 import io
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from grue.errors import UsageError
 from grue.experiments.conditions import Condition
@@ -59,7 +60,7 @@ class StudyCell:
     def missing(self) -> tuple[int, ...]:
         return tuple(seed for seed in self.config.seeds if seed not in self.done)
 
-    @property
+    @cached_property
     def result(self) -> ResultRow | None:
         return None if self.record is None else result_row(Named(self.condition.label, self.record))
 
