@@ -16,15 +16,15 @@ from grue.errors import UsageError
 from grue.experiments.conditions import Condition
 from grue.experiments.figures import FIGURES
 from grue.experiments.records import Record
-from grue.experiments.scales import SCALES, Scale, level_of
+from grue.experiments.scales import Scale, level_of
 from grue.experiments.thinning import SOLVED
 from grue.experiments.wishes import Wish, finished, spans
 from grue.reports.picture import NOT_RUN
 from grue.reports.statistics import CONFIDENCE, RESAMPLES, Estimate, interquartile_mean
 from grue.reports.summary import Named, ResultRow, result_row, told_by_score
+from grue.reports.verdicts import PAPER, SHORT, Cell
 from grue.training.config import TrainConfig
 
-PAPER, SHORT = SCALES["paper"], SCALES["short"]
 COMMIT = 7
 """Digits of a commit."""
 RUNS = "runs"
@@ -50,7 +50,7 @@ class StudyCell:
 
     @property
     def place(self) -> str:
-        return f"level {self.level}" if isinstance(self.level, int) else self.level
+        return Cell(self.condition, self.level).place
 
     @property
     def done(self) -> tuple[int, ...]:
@@ -98,7 +98,8 @@ def _terms(csv_name: str) -> list[str]:
     return [
         "All conditions and games of the paper, at its settings, trained to the end. n is the "
         f"number of seeds, five unless a cell says otherwise. “{NOT_RUN}” means that no run is "
-        "finished. The final value is the moving average over the last 20,000 steps of training. "
+        "finished. The final value is the moving average over the last "
+        f"{TrainConfig.average_over:,} steps of training. "
         "± is the standard deviation over the seeds (divided by n).",
         "",
         "IQM is the interquartile mean: without a quarter of the seeds, rounded down, at each end. "
