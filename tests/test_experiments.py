@@ -195,6 +195,9 @@ def test_settings_on_top_of_a_scale() -> None:
     assert find_scale("short") == SCALES["short"]
     with pytest.raises(UsageError, match="decides on the gate; --conditions chooses, --set does"):
         find_scale("paper", ["gate=masking"])
+    for name, value in Condition("sc", look=False).settings.items():
+        with pytest.raises(UsageError, match=f"decides on the {name}; .* --set does not"):
+            find_scale("paper", [f"{name}={value}"])
     with pytest.raises(UsageError, match="no setting 'stepz'; the nearest is 'steps'"):
         find_scale("paper", ["stepz=4"])
 

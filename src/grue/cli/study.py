@@ -118,11 +118,19 @@ def report(
     figures: Annotated[
         Path | None, typer.Option(help="Write every figure and its numbers to this folder.")
     ] = None,
+    results: Annotated[
+        Path | None,
+        typer.Option(help="Write tables of the paper's study to this .md file, and a .csv beside."),
+    ] = None,
+    runs: Annotated[
+        Path | None,
+        typer.Option(help="Replace the table of the study's runs in this page (docs/report.md)."),
+    ] = None,
 ) -> None:
     """Make one page of figures, results, claims and settings from runs and records."""
     from grue.reports.report import write_report
 
-    if output is None and claims is None and figures is None:
+    if all(path is None for path in (output, claims, figures, results, runs)):
         output = Path("report.html")
-    for path in write_report(folders, output, claims, figures, claims_from):
+    for path in write_report(folders, output, claims, figures, claims_from, results, runs):
         print(path)

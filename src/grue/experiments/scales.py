@@ -18,6 +18,7 @@ LEVEL = "saladworld-"
 CHOSEN = {
     **dict.fromkeys(("agent", "gate", "priority", "look_every"), "--conditions"),
     **{"game": "--levels", "seeds": "--seeds", "story": "--story"},
+    "explore": "grue train --explore",
 }
 """Settings that have an option of their own instead of ``--set``."""
 

@@ -19,7 +19,17 @@ from grue.reports.claims_page import claims_page
 from grue.reports.drawings import drawings
 from grue.reports.page import Picture, page
 from grue.reports.paper_figures import Drawn, draw_figure
+from grue.reports.results_page import (
+    RUNS,
+    between_markers,
+    results_csv,
+    results_page,
+    runs_table,
+    study_cells,
+)
 from grue.reports.summary import Named, named, table
+
+CSV = ".csv"
 
 
 def write_report(
@@ -28,15 +38,22 @@ def write_report(
     claims: Path | None = None,
     figures: Path | None = None,
     claims_from: Path | None = None,
+    results: Path | None = None,
+    runs: Path | None = None,
 ) -> list[Path]:
     """Writes the requested files and returns their paths.
 
     ``output`` is the HTML page, ``claims`` a Markdown page of the claims alone, ``figures`` a
     folder for the pictures and their numbers. ``claims_from`` is a TOML file of your own claims.
+    ``results`` is a Markdown page of the paper's study, with a CSV file beside it. ``runs`` is a
+    page whose table of runs is replaced.
     """
-    for path in (output, claims):
+    for path in (output, claims, results):
         if path is not None:
             check_is_file(path)
+    if results is not None and results.suffix == CSV:
+        raise UsageError(f"--results is a page, and its {CSV} file goes beside it; not {results}")
+    listed = None if runs is None else _read_page(runs)
     if figures is not None and figures.exists() and not figures.is_dir():
         raise UsageError(f"{figures} is not a folder; give another --figures")
     tested = read_claims(claims_from)
@@ -49,6 +66,8 @@ def write_report(
         if claims_from is not None:
             command += f" --claims-from {claims_from}"
         written.append(_write(claims, claims_page(judged, command)))
+    if results is not None or runs is not None:
+        written += _write_study(records, paths, results, runs, listed)
     if output is not None or figures is not None:
         with _folder(figures) as folder:
             paper, more = paper_figures(records, folder), more_figures(entries, folder)
@@ -58,6 +77,35 @@ def write_report(
                 text = page(table(entries), judged, paper, more, entries)
                 written.append(_write(output, text))
     return written
+
+
+def _write_study(
+    records: Sequence[Record],
+    paths: Sequence[Path],
+    results: Path | None,
+    runs: Path | None,
+    listed: str | None,
+) -> list[Path]:
+    """The page of results and its CSV file; the page ``runs``, whose text is ``listed``."""
+    cells, written = study_cells(records), []
+    if runs is not None and listed is not None:
+        written.append(_write(runs, between_markers(listed, RUNS, runs_table(cells), str(runs))))
+    if results is not None:
+        command = f"grue report {' '.join(map(str, paths))} --results {results}"
+        numbers = results.with_suffix(CSV)
+        written.append(_write(results, results_page(cells, command, numbers.name)))
+        written.append(_write(numbers, results_csv(cells)))
+    return written
+
+
+def _read_page(path: Path) -> str:
+    """A page with a place for the table of runs."""
+    try:
+        text = path.read_text()
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read ({error}); --runs takes a page") from None
+    between_markers(text, RUNS, "", str(path))
+    return text
 
 
 def more_figures(entries: Sequence[Named], folder: Path) -> list[Picture]:

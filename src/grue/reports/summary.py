@@ -148,11 +148,11 @@ def table(entries: Sequence[Named]) -> tuple[ResultRow, ...]:
     rows = []
     for game in games_of(entries):
         for label in labels_of(entries):
-            rows += [_row(e) for e in entries if (e.game, e.label) == (game, label)]
+            rows += [result_row(e) for e in entries if (e.game, e.label) == (game, label)]
     return tuple(row for row in rows if row is not None)
 
 
-def _row(entry: Named) -> ResultRow | None:
+def result_row(entry: Named) -> ResultRow | None:
     record = entry.record
     known = np.isfinite(record.final)
     if not known.any():
