@@ -2,9 +2,9 @@
 
     pip install -e '.[cuda]' && python benchmarks/compile_for_gpu.py --precision float32
 
-XLA and Triton need the CUDA toolkit for it, which the extra brings along, but no GPU and no driver.
-It finds what only a real compilation does, as a kernel that wants more memory than a chip has. What
-is measured on the device to choose the fastest product is left out.
+XLA and Triton need the CUDA toolkit, which the extra installs, but no GPU and no driver. This finds
+errors that only a real compilation shows, such as a kernel that needs more memory than the chip
+has. Autotuning, which needs a device, is off.
 """
 
 from __future__ import annotations

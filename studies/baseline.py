@@ -3,9 +3,9 @@
     python studies/baseline.py --out results/baseline
     python studies/baseline.py --only-table --out results/baseline
 
-Trains drqn and sc with all commands at the small preset, for more and more steps, ε over half of
-them, and writes what each run reached: results/baseline/baseline.json and table.md. Each core takes
-a run at a time.
+Trains drqn and sc with all commands at the small preset for three numbers of steps, ε annealed over
+half of them. Writes the results to results/baseline/baseline.json and table.md. Each core trains
+one run at a time.
 """
 
 from __future__ import annotations

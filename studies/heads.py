@@ -1,12 +1,12 @@
-"""Which heads of sc are alive: how many of the hidden units of each ever say anything.
+"""Which heads of sc are alive: how many hidden units of each head are ever above 0.
 
     python studies/heads.py --out results/heads
     python studies/heads.py --only-table --out results/heads
 
 Trains sc without a gate on level 3 at the paper's sizes for a few thousand steps, with each
-activation and either kind of Adam, and then looks at the states of some batches: of each head's
-hidden units, how many are above 0 in any of them, and how much its largest value differs from state
-to state. A head whose units are all at 0 gives the same values everywhere and has no gradient.
+activation and either kind of Adam. Then it measures, over the states of some batches, how many of
+each head's hidden units are ever above 0, and the deviation of its largest Q. A head whose units
+are all at 0 gives the same values in every state and has no gradient.
 """
 
 from __future__ import annotations

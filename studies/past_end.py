@@ -3,9 +3,9 @@
     python studies/past_end.py --seeds 3 --out results/past_end
     python studies/past_end.py --only-table --out results/past_end
 
-Without the setting past_end the last step of an episode, where a win is paid, is trained on in one
-sequence where inner steps are in nine. Trains at the small preset with and without it, and writes
-what each run reached: results/past_end/past_end.json and table.md. Each core takes a run at a time.
+Without the setting past_end, the last step of an episode, where a win is paid, is trained on in one
+sequence, and an inner step in nine. Trains at the small preset with and without the setting. Writes
+the results to results/past_end/past_end.json and table.md. Each core trains one run at a time.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""How often sc meets a win on level 2 at the small preset, and what it makes of it.
+"""How often sc wins level 2 at the small preset, and whether it learns from these wins.
 
     python studies/rare.py --seeds 3 --out results/rare
     python studies/rare.py --only-table --out results/rare
 
-Trains sc with all commands, with copies to the target more often, and with masking. Writes what
+Trains sc with all commands, with more frequent target copies, and with masking. Writes what
 each run reached: results/rare/rare.json and table.md. Each core takes a run at a time.
 """
 

@@ -1,12 +1,12 @@
-"""What the paper leaves open, and whether the baseline's failure on level 1 hangs on it.
+"""Whether a setting that the paper leaves open explains why its baseline fails on level 1.
 
     python studies/silent.py --out results/silent
     python studies/silent.py --only-table --out results/silent
 
-Trains drqn and sc with all commands at the small preset, one setting changed at a time, for as many
-steps as the baseline just needs with none changed (studies/baseline.py), the baseline with some
-of the changes four times as long, and writes what each run reached: results/silent/silent.json and
-table.md. Each core takes a run at a time.
+Trains drqn and sc with all commands at the small preset, one setting changed at a time, for about
+as many steps as the baseline needs (studies/baseline.py); the baseline with some of the changes
+four times as long. Writes the results to results/silent/silent.json and table.md. Each core trains
+one run at a time.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 import pytest
 
 import grue
-from grue.engine.bench import BATCHES, Row, bench_env, device_name, textworld_row
+from grue.engine.bench import BATCHES, EnvSpeed, bench_env, device_name, textworld_row
 
 pytestmark = pytest.mark.filterwarnings("ignore::jericho.UnsupportedGameWarning")
 
@@ -18,7 +18,7 @@ KEYS = ("engine", "game", "batch", "steps_per_s", "device")
 
 
 def test_keys() -> None:
-    assert Row._fields == KEYS
+    assert EnvSpeed._fields == KEYS
     assert BATCHES == (1, 32, 1024, 16384)
 
 
@@ -34,9 +34,9 @@ def test_textworld_row(admissible: bool, name: str) -> None:
 def test_rows_are_what_was_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     measured = []
 
-    def measure(game: grue.Game, batch: int, seconds: float) -> Row:
+    def measure(game: grue.Game, batch: int, seconds: float) -> EnvSpeed:
         measured.append((game.name, batch, seconds))
-        return Row("grue compiled", game.name, batch, 1.0, "CPU")
+        return EnvSpeed("grue compiled", game.name, batch, 1.0, "CPU")
 
     monkeypatch.setattr("grue.engine.bench.compiled_row", measure)
     rows = list(bench_env(["saladworld-1", "saladworld-3"], (2, 5), 0.5, hosted=False))

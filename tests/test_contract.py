@@ -107,6 +107,9 @@ def test_it_tells_of_the_game(case: Case) -> None:
     assert env.observation_length > 0
     assert env.vocabulary.words[0]
     assert (env.notes(), env.check()) == ([], None)
+    pooled = isinstance(env, PooledEnv)
+    assert env.processes == pooled
+    assert set(env.about) == ({"engine", "jericho", "release", "serial"} if pooled else set())
 
 
 def test_every_step_has_the_same_fields(case: Case) -> None:

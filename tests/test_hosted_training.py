@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 import grue
+from grue.agents.registry import AGENTS, register
 from grue.cli import entry
 from grue.engine.pooled import PooledEnv
 from grue.training.checkpoint import saved_steps
@@ -245,8 +246,37 @@ def test_what_cannot_be_trained_is_refused(
     level.write_bytes(grue.load("saladworld-1").story.read_bytes())
     path.write_text("go north\n")
     told = refused(str(level), "--commands", str(path))
-    assert "can be played and not trained, its score cannot be read: only versions 1 to 3" in told
+    assert (
+        "can be played but not trained, because its score cannot be read: only versions 1" in told
+    )
     assert "a TextWorld game needs its .json beside it" in told
+
+
+def test_what_an_agent_declares_that_it_needs(tmp_path: Path) -> None:
+    level = tmp_path / "level.z8"
+    level.write_bytes(grue.load("saladworld-1").story.read_bytes())
+    commands = tmp_path / "commands.txt"
+    commands.write_text("go south\ngo east\n")
+    usual = AGENTS.find("tabular")
+    try:
+        for name, needs in (("scoreless", {"score": False}), ("told", {"oracle": True})):
+            register(name, settings=usual.settings, updates=False, **needs)(usual.make)
+        own = {**SHORT, "game": str(level), "commands": str(commands), "steps": 40}
+        run = train(TrainConfig(**{**own, "agent": "scoreless"})).runs[0]
+        assert run.metrics["score"].tolist() == [0, 0]
+        assert run.metrics["admissible"].min() > 0
+        told = {**own, "agent": "told"}
+        with pytest.raises(grue.UsageError, match="its score cannot be read"):
+            train(TrainConfig(**told))
+        AGENTS.remove("told")
+        register("told", settings=usual.settings, updates=False, score=False, oracle=True)(
+            usual.make
+        )
+        with pytest.raises(grue.UsageError, match="which commands are admissible, which told"):
+            train(TrainConfig(**told))
+    finally:
+        AGENTS.remove("scoreless")
+        AGENTS.remove("told")
 
 
 def test_a_trained_run_is_played(straight: Path, capsys: pytest.CaptureFixture[str]) -> None:

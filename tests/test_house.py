@@ -148,7 +148,27 @@ def test_modules_are_short() -> None:
     assert {m: lines for m, lines in lengths.items() if lines > LONGEST_MODULE} == {}
 
 
+def names_of_classes(trees: Mapping[str, ast.AST]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for module, tree in trees.items():
+        for node in ast.iter_child_nodes(tree):
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name, []).append(module)
+    return found
+
+
+def test_a_class_has_a_name_of_its_own() -> None:
+    found = names_of_classes(TREES)
+    assert len(found) > 100
+    assert {name: modules for name, modules in found.items() if len(modules) > 1} == {}
+
+
 # That these tests can fail
+
+
+def test_classes_of_one_name_are_found() -> None:
+    trees = {module: ast.parse("class Row: ...") for module in ("a", "b")}
+    assert names_of_classes(trees) == {"Row": ["a", "b"]}
 
 
 def test_imports_are_found_wherever_they_are() -> None:

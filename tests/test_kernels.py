@@ -23,8 +23,8 @@ from grue.agents.kernels.cell import PLAIN
 from grue.agents.kernels.cpu import context as heads_on_cpu
 from grue.agents.kernels.cpu import encoder as reading
 from grue.agents.kernels.gpu import by_head
-from grue.agents.kernels.gpu.cell import CURVES
-from grue.agents.kernels.texts import BLOCK, Pool, Words, pool
+from grue.agents.kernels.gpu.cell import SQUASHING
+from grue.agents.kernels.texts import BLOCK, Pool, WordWeights, pool
 from grue.agents.network import ACTIVATIONS, ContextLSTM, Memory, Network, NetworkSizes, TextEncoder
 
 SIZES = NetworkSizes(words=30, commands=4, heads=4, embedding=5, encoder=32, context=64)
@@ -77,10 +77,10 @@ def test_a_pool_holds_each_text_once_longest_first(seed: int, kinds: int) -> Non
 
 # The encoder
 
-Encode = Callable[[Words, jax.Array, Pool], jax.Array]
+Encode = Callable[[WordWeights, jax.Array, Pool], jax.Array]
 
 
-def encode_as_on_the_gpu(words: Words, recurrent: jax.Array, found: Pool) -> jax.Array:
+def encode_as_on_the_gpu(words: WordWeights, recurrent: jax.Array, found: Pool) -> jax.Array:
     return gpu.encode(words.table(), recurrent, found, interpret=True)
 
 
@@ -117,7 +117,7 @@ def test_many_words_are_added_up_as_few_are(monkeypatch: pytest.MonkeyPatch) -> 
     for most in (reading.MANY_WORDS, 8):
         monkeypatch.setattr(reading, "MANY_WORDS", most)
 
-        def total(words: Words) -> jax.Array:
+        def total(words: WordWeights) -> jax.Array:
             return jnp.square(cpu.encode(words, encoder.recurrent, found)).sum()
 
         slopes.append(jax.jit(jax.grad(total))(encoder.words))
@@ -151,7 +151,7 @@ def test_more_texts_than_are_read_together() -> None:
 
 def test_the_gpus_curves_are_the_plain_ones() -> None:
     x = jnp.concatenate([jnp.linspace(-12, 12, 4001), jnp.array([-1e4, -100, -0.0, 100, 1e4])])
-    for found, wanted in zip(CURVES, PLAIN, strict=True):
+    for found, wanted in zip(SQUASHING, PLAIN, strict=True):
         np.testing.assert_allclose(found(x), wanted(x), rtol=0, atol=1e-6)
 
 

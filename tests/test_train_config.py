@@ -14,7 +14,7 @@ import grue
 from grue import TrainConfig
 from grue.agents.catalogue import AGENTS
 from grue.cli import training as command
-from grue.training.config import PRESETS, names_for, parse_seeds, parse_settings
+from grue.training.config import names_for, parse_seeds, parse_settings
 
 
 def test_the_defaults_are_the_papers() -> None:
@@ -34,23 +34,20 @@ def test_the_defaults_are_the_papers() -> None:
 def test_presets() -> None:
     small = TrainConfig.preset("small", agent="drqn", context=32)
     assert (small.agent, small.context, small.steps) == ("drqn", 32, 20_000)
-    names = names_for({"agent": "drqn"})
-    changed = {name for name in names if getattr(small, name) != _default(name)}
-    # The rest of the preset is for other agents.
-    assert changed == {name for name in PRESETS["small"] if name in names} | {"agent"}
-    for agent in AGENTS:
-        own = TrainConfig.preset("small", agent=agent).to_json()
-        assert {name for name in PRESETS["small"] if name in own} == {
-            name for name, value in PRESETS["small"].items() if own.get(name) == value
-        }
-    used = [name for agent in AGENTS for name in names_for({"agent": agent})]
-    assert set(PRESETS["small"]) <= set(used)
+    every = {"steps": 20_000, "epsilon_steps": 10_000}
+    replay = {**every, "replay_steps": 50_000, "batch_size": 16}
+    deep = {**replay, "encoder": 32, "context": 64, "hidden": 64}
+    elimination = {**replay, "word_vector": 20, "value_filters": 32}
+    elimination |= {"elimination_filters": 10, "elimination_rows": 64}
+    changed = {"tabular": every, "li-tabular": every, "drqn": deep, "sc": deep}
+    changed["ae-dqn"] = elimination
+    for agent, values in changed.items():
+        usual = TrainConfig(agent=agent).flat()
+        own = TrainConfig.preset("small", agent=agent).flat()
+        assert {name: own[name] for name in own if own[name] != usual[name]} == values
+    assert TrainConfig.preset("paper", agent="drqn") == TrainConfig(agent="drqn")
     with pytest.raises(grue.UsageError, match="there is no preset 'tiny'; there are paper, small"):
         TrainConfig.preset("tiny")
-
-
-def _default(name: str) -> Any:
-    return getattr(TrainConfig(), name)
 
 
 def test_json_goes_there_and_back() -> None:

@@ -21,7 +21,7 @@ import pytest
 import grue
 from grue.engine import emulator_pool as workers
 from grue.engine.compiled import CompiledEnv
-from grue.engine.emulator_pool import MOST_FAILURES, Pool, Worker, worker_count
+from grue.engine.emulator_pool import MOST_FAILURES, EmulatorPool, Worker, worker_count
 from grue.engine.emulator_process import AWAKE_SECONDS, OPENING, Ready, Spec
 from grue.engine.environment import Environment
 from grue.engine.hosted_textworld import HostedEnv
@@ -282,10 +282,10 @@ def test_closing_ends_all_processes(env: PooledEnv, play: Callable[[Any], Any]) 
 OTHER_PROGRAM = """
 import sys, time
 from grue.engine.emulator_process import Spec
-from grue.engine.emulator_pool import Pool
+from grue.engine.emulator_pool import EmulatorPool
 from grue.games.registry import load
 from grue.games.tokens import StoryVocabulary
-pool = Pool(Spec(load("saladworld-1"), 5, StoryVocabulary.of_words(()), 8, False), 1)
+pool = EmulatorPool(Spec(load("saladworld-1"), 5, StoryVocabulary.of_words(()), 8, False), 1)
 pool.facts()
 assert "jax" not in sys.modules
 print(*pool.processes, flush=True)
@@ -320,7 +320,7 @@ def test_processes_that_cannot_start(tmp_path: Path) -> None:
         shutil.copy(story.with_suffix(suffix), tmp_path)
     game = load_textworld(tmp_path / story.name)
     game.story.rename(tmp_path / "elsewhere.z8")
-    pool = Pool(Spec(game, STEPS, StoryVocabulary.of_words(()), 8, False), 1)
+    pool = EmulatorPool(Spec(game, STEPS, StoryVocabulary.of_words(()), 8, False), 1)
     with pytest.raises(GrueError, match=r"ended with code 1: FileNotFoundError: .* at its start"):
         pool.facts()
     assert pool.processes == []

@@ -48,13 +48,15 @@ class EliminationSettings(ReplaySettings):
 
     state_words: int = setting(128, "words of look and inventory; the rest is cut off", above=0)
     state_history: int = setting(4, "last states that it sees", above=0)
-    word_vector: int = setting(300, "size of a word's embedding", above=0)
-    value_filters: int = setting(500, "filters of Q, for each height", above=0)
-    elimination_filters: int = setting(30, "filters of E, for each height", above=0)
+    word_vector: int = setting(300, "size of a word's embedding", above=0, small=20)
+    value_filters: int = setting(500, "filters of Q, for each height", above=0, small=32)
+    elimination_filters: int = setting(30, "filters of E, for each height", above=0, small=10)
     elimination_threshold: float = setting(0.6, "ℓ: commands above it are eliminated", above=0)
     elimination_confidence: float = setting(1.0, "β: width of the confidence interval", above=0)
     elimination_ridge: float = setting(0.1, "λ of the linear bandits", above=0)
-    elimination_rows: int = setting(256, "steps that each update adds to the bandits", above=0)
+    elimination_rows: int = setting(
+        256, "steps that each update adds to the bandits", above=0, small=64
+    )
 
 
 class Moments(NamedTuple):

@@ -26,11 +26,11 @@ from grue.agents.settings import ReplaySettings, setting
 @dataclass(frozen=True, kw_only=True)
 class DeepSettings(ReplaySettings):
     embedding: int = setting(20, "size of a word's embedding", above=0)
-    encoder: int = setting(64, "units of the text encoder Φ_R", above=0)
-    context: int = setting(512, "units of the context LSTM H", above=0)
-    hidden: int = setting(128, "hidden units of Φ_A and Φ_C", above=0)
+    encoder: int = setting(64, "units of the text encoder Φ_R", above=0, small=32)
+    context: int = setting(512, "units of the context LSTM H", above=0, small=64)
+    hidden: int = setting(128, "hidden units of Φ_A and Φ_C", above=0, small=64)
     activation: str = setting(
-        "elu", "of the hidden units; with relu heads die", choices=ACTIVATIONS
+        "elu", "activation of the hidden units; with relu heads die", choices=ACTIVATIONS
     )
     heads: int | None = setting(None, "K; by default 1 for drqn and 5 for sc", above=0)
     positive_fraction: float = setting(
@@ -42,7 +42,8 @@ class DeepSettings(ReplaySettings):
     sequence_length: int = setting(15, "l: steps of a sequence", above=0)
     minimum_history: int = setting(6, "n: first steps of a sequence without an error", least=0)
     past_end: bool = setting(
-        False, "sequences may run past the episode's end, so that its last steps are drawn as often"
+        False,
+        "sequences may run past the episode's end, so that its last steps are sampled as often",
     )
     adam_by_head: bool = setting(True, "an Adam for each head; else one for all heads")
     consistent_with_next: bool = setting(
@@ -52,7 +53,9 @@ class DeepSettings(ReplaySettings):
         True, "with the oracle the maximum in a target is over the admissible commands"
     )
     precision: str = setting(
-        "auto", "of the context LSTM's products; auto: bfloat16 on a GPU", choices=PRECISIONS
+        "auto",
+        "number type of the context LSTM's products; auto: bfloat16 on a GPU",
+        choices=PRECISIONS,
     )
 
     def conflict(self) -> str | None:
@@ -251,7 +254,7 @@ DEEP: dict[str, Any] = {
     "estimates": True,
 }
 """The declaration of agents with this network."""
-register("drqn", True, summary="the baseline: one head whatever the score", **DEEP)(DeepAgent)
+register("drqn", True, summary="the baseline: one head for all scores", **DEEP)(DeepAgent)
 register("sc", True, heads=5, summary="score contextualisation: a head for each score", **DEEP)(
     DeepAgent
 )

@@ -146,7 +146,7 @@ register("none", True, summary="no bonus; ε unchanged")(Explorer)
 class AchievementSettings:
     achievement_bonus: float = setting(1.5, "β of the bonus β/√N", least=0)
     achievement_epsilon: float = setting(0.4, "least ε at scores with few rewards", least=0, most=1)
-    achievement_rewards: int = setting(50, "so many rewards are few", least=0)
+    achievement_rewards: int = setting(50, "a score with fewer rewards than this has few", least=0)
 
 
 class Achievements(NamedTuple):

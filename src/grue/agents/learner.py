@@ -158,7 +158,7 @@ def sequence_targets(
     return targets.q_target(rows.reward, rows.terminated, value, settings.discount)
 
 
-class Texts(NamedTuple):
+class BatchTexts(NamedTuple):
     """The distinct texts of a batch, and the index of each step's two texts."""
 
     pool: Pool
@@ -170,7 +170,7 @@ class Texts(NamedTuple):
 
 def distinct_texts(
     batch: Sequences, command_words: Int[Array, "commands words"], look: int
-) -> Texts:
+) -> BatchTexts:
     """The observations and previous commands of a batch, each distinct text once."""
     previous = jnp.where(batch.previous < 0, look, batch.previous).T
     observations = batch.rows.observation.swapaxes(0, 1)
@@ -183,13 +183,15 @@ def distinct_texts(
     spoken = (previous.reshape(-1)[:, None] == jnp.arange(commands)).any(0)
     used = jnp.concatenate([jnp.ones(steps * size, bool), spoken])
     found, place = pool(texts, used)
-    return Texts(found, place[: steps * size].reshape(steps, size), place[steps * size :][previous])
+    return BatchTexts(
+        found, place[: steps * size].reshape(steps, size), place[steps * size :][previous]
+    )
 
 
 def run(
     network: Network,
     working: Weights | None,
-    texts: Texts,
+    texts: BatchTexts,
     heads: Int[Array, "rows batch"],
     first: int,
 ) -> Outputs:

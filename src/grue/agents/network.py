@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from grue.agents.kernels import select
 from grue.agents.kernels.cell import cell
-from grue.agents.kernels.texts import Pool, Words
+from grue.agents.kernels.texts import Pool, WordWeights
 from grue.games.tokens import PADDING
 
 ACTIVATIONS = {"elu": jax.nn.elu, "relu": jax.nn.relu}
@@ -57,8 +57,8 @@ class TextEncoder(eqx.Module):
         self.bias = jnp.zeros(gates)
 
     @property
-    def words(self) -> Words:
-        return Words(self.embedding, self.inward, self.bias)
+    def words(self) -> WordWeights:
+        return WordWeights(self.embedding, self.inward, self.bias)
 
     def table(self) -> Float[Array, "words gates"]:
         """The input of each word to the gates."""

@@ -64,6 +64,10 @@ class AgentKind:
     """Whether it estimates ξ̂. Adds the columns precision and recall."""
     look_and_inventory: bool = False
     """Whether it is told the output of look and inventory."""
+    oracle: bool = False
+    """Whether it needs the admissible commands from the game, with any gate."""
+    score: bool = True
+    """Whether it needs the score. Without one, all rewards of the game are 0."""
 
 
 class Registry(dict[str, Part]):

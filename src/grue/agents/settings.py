@@ -54,9 +54,14 @@ def setting(
     above: int | float | None = None,
     most: int | float | None = None,
     choices: Collection[str] | None = None,
+    small: Any = None,
 ) -> Any:
-    """A field of a settings dataclass, with its description and limits."""
-    metadata = {"description": description, "limits": Limits(least, above, most, choices)}
+    """A field of a settings dataclass, with its description and limits.
+
+    ``small`` is its value in the preset small, if that is not the default.
+    """
+    limits = Limits(least, above, most, choices)
+    metadata = {"description": description, "limits": limits, "small": small}
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -69,6 +74,12 @@ def check_limits(settings: Any) -> None:
 
 def names_of(settings: type) -> list[str]:
     return [field.name for field in dataclasses.fields(settings)]
+
+
+def small_values(settings: type) -> dict[str, Any]:
+    """The values of the preset small, where they are not the defaults."""
+    found = {field.name: field.metadata.get("small") for field in dataclasses.fields(settings)}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def from_text(settings: type, name: str, text: str) -> Any:
@@ -134,13 +145,11 @@ class NoSettings:
 class AgentSettings:
     """The settings of every agent, used by the training loop."""
 
-    discount: float = setting(0.9, "γ", least=0, most=1)
+    discount: float = setting(0.9, "γ, the discount of future rewards", least=0, most=1)
     epsilon_start: float = setting(1.0, "ε at the first step", least=0, most=1)
     epsilon_end: float = setting(0.1, "ε after epsilon_steps", least=0, most=1)
-    epsilon_steps: int = setting(1_000_000, "steps over which ε falls", above=0)
-    look_every: int = setting(
-        20, "I_look: every so many steps the command is look; 0: never", least=0
-    )
+    epsilon_steps: int = setting(1_000_000, "steps over which ε falls", above=0, small=10_000)
+    look_every: int = setting(20, "I_look: steps between two forced looks; 0: none", least=0)
     update_every: int = setting(4, "steps between two updates", above=0)
     target_every: int = setting(1_000, "I_target: steps between two copies to θ⁻", above=0)
     learning_starts: int = setting(1_000, "steps before the first update", least=0)
@@ -150,8 +159,10 @@ class AgentSettings:
 class ReplaySettings(AgentSettings):
     """For agents that learn by gradient descent on batches from a replay memory."""
 
-    replay_steps: int = setting(500_000, "steps that the replay memory holds", above=0)
-    batch_size: int = setting(32, "sequences, or steps, of a batch", above=0)
-    learning_rate: float = setting(0.001, "of Adam", least=0)
+    replay_steps: int = setting(
+        500_000, "steps that the replay memory holds", above=0, small=50_000
+    )
+    batch_size: int = setting(32, "sequences, or single steps, of a batch", above=0, small=16)
+    learning_rate: float = setting(0.001, "step size of Adam", least=0)
     gradient_clip: float = setting(5.0, "largest norm of the gradient", above=0)
     huber: bool = setting(False, "Huber's loss in place of the squared error")

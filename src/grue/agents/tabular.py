@@ -38,9 +38,8 @@ SLOTS_PER_ROW = 4
 
 @dataclass(frozen=True, kw_only=True)
 class TabularSettings(AgentSettings):
-    # li-tabular meets 28,000 texts on level 7 and keeps 11,000 of them.
     table_rows: int = setting(32_768, "texts that the table has room for", above=0, most=2**28)
-    table_learning_rate: float = setting(0.1, "α", least=0, most=1)
+    table_learning_rate: float = setting(0.1, "α, the step size of Q-learning", least=0, most=1)
     oracle_in_targets: bool = setting(
         True, "with the oracle the maximum in a target is over the admissible commands"
     )

@@ -32,13 +32,13 @@ def _top(
 
 COMMANDS: dict[str, Callable[..., Any]] = {
     "games": games.games,
-    "play": games.play,
-    "walkthrough": games.walkthrough,
+    "play": games.play_command,
+    "walkthrough": games.walkthrough_command,
     "map": games.map_,
     "compile": games.compile_,
-    "verify": games.verify,
+    "verify": games.verify_command,
     "agents": training.agents,
-    "train": training.train,
+    "train": training.train_command,
     "eval": training.eval_,
     "reproduce": study.reproduce,
     "report": study.report,

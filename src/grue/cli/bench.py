@@ -22,7 +22,7 @@ bench = typer.Typer(help="Measure throughput on this machine.", no_args_is_help=
 
 
 @bench.command("env")
-def bench_env(
+def bench_env_command(
     game: Annotated[
         list[str] | None, typer.Option(help="A game to measure; may be given again.")
     ] = None,
@@ -33,18 +33,19 @@ def bench_env(
     as_json: AsJson = False,
 ) -> None:
     """Steps a second of the compiled engine and of real TextWorld, for every level."""
-    from grue.engine.bench import BATCHES, Row
-    from grue.engine.bench import bench_env as measure
+    from grue.engine.bench import BATCHES, EnvSpeed, bench_env
 
-    rows = list(measure(game or game_names(), batch or BATCHES, seconds))
+    rows = list(bench_env(game or game_names(), batch or BATCHES, seconds))
     if as_json:
         print(json.dumps([row._asdict() for row in rows], indent=2))
         return
-    print_table(Row._fields, [(*row[:3], f"{row.steps_per_s:,.0f}", row.device) for row in rows])
+    print_table(
+        EnvSpeed._fields, [(*row[:3], f"{row.steps_per_s:,.0f}", row.device) for row in rows]
+    )
 
 
 @bench.command("train")
-def bench_train(
+def bench_train_command(
     game: Annotated[
         str | None, typer.Argument(metavar="[GAME]", help="One game, in place of --games.")
     ] = None,

@@ -40,7 +40,7 @@ RUNS = "runs"
 
 
 @dataclass(frozen=True)
-class Result:
+class LevelPlayed:
     game: Game
     commands: int
     score: int
@@ -53,19 +53,19 @@ class Result:
         return self.over and self.score == self.game.max_score
 
 
-def play_walkthrough(game: Game) -> Result:
+def play_walkthrough(game: Game) -> LevelPlayed:
     env = HostedEnv(game)
     begin = time.perf_counter()
     turns = list(follow_walkthrough(env))
     seconds = time.perf_counter() - begin
     env.close()
     last = turns[-1].step
-    return Result(
+    return LevelPlayed(
         game, len(turns), last.score, int(sum(last.subtasks)), bool(last.terminated), seconds
     )
 
 
-def results_table(results: Sequence[Result]) -> Table:
+def results_table(results: Sequence[LevelPlayed]) -> Table:
     table = Table(title="Walkthroughs on the real games")
     table.add_column("game")
     for column in ("commands", "score", "max", "subtasks", "over", "steps/s"):

@@ -40,7 +40,7 @@ def _describe(game: Game) -> dict[str, str | int | None]:
     }
 
 
-def play(
+def play_command(
     game: GameName,
     hints: Annotated[
         bool, typer.Option("--hints", help="Show the commands that would change something.")
@@ -52,12 +52,12 @@ def play(
     story: StoryPath = None,
 ) -> None:
     """Play a game in the terminal."""
-    from grue.cli.play import play as play_game
+    from grue.cli.play import play
 
-    play_game(load(game, story), hints, seed, transcript)
+    play(load(game, story), hints, seed, transcript)
 
 
-def walkthrough(
+def walkthrough_command(
     game: GameName,
     run: Annotated[
         bool, typer.Option("--run", help="Play it on the real game and show the score.")
@@ -106,7 +106,7 @@ def compile_(
     print(path)
 
 
-def verify(
+def verify_command(
     game: GameName,
     steps: Annotated[int, typer.Option(min=1, help="How many steps to compare.")] = 2000,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the play.")] = 0,
@@ -116,12 +116,12 @@ def verify(
     from rich.console import Console
     from rich.progress import Progress
 
-    from grue.engine.verify import verify as compare
+    from grue.engine.verify import verify
 
     load_textworld(game)  # Refuses a wrong name before any process starts.
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(game, total=steps)
-        report = compare(game, steps, seed, jobs, lambda n: progress.advance(task, n))
+        report = verify(game, steps, seed, jobs, lambda n: progress.advance(task, n))
     print(f"{game}: {report.steps} steps, {report.mismatches} mismatches")
     if report.first is not None:
         print(report.first)

@@ -39,21 +39,21 @@ def play(game: Playable, hints: bool, seed: int, transcript: Path | None) -> Non
     replace_unreadable(sys.stdout)
     env = host(game, NO_LIMIT, one_life=False)
     with _open_transcript(transcript) as file, _input_history():
-        Player(env, hints, seed, file).run()
+        TerminalGame(env, hints, seed, file).run()
     env.close()
 
 
-class Turn(NamedTuple):
+class CommandPlayed(NamedTuple):
     command: str
     step: Step
 
 
-def follow_walkthrough(env: EmulatorEnv[Any]) -> Iterator[Turn]:
+def follow_walkthrough(env: EmulatorEnv[Any]) -> Iterator[CommandPlayed]:
     """Plays the walkthrough of the environment's game until the game is over."""
     state, _ = env.reset(env.game.walkthrough_seed)
     for command in env.game.walkthrough:
         state, step = env.step(state, command)
-        yield Turn(command, step)
+        yield CommandPlayed(command, step)
         if step.terminated:
             break
 
@@ -73,7 +73,7 @@ def run_walkthrough(game: Playable) -> None:
         raise GrueError(f"the walkthrough of {game.name} does not finish it with the full score")
 
 
-class Player:
+class TerminalGame:
     """A session of play. It keeps all states, so that steps can be undone."""
 
     def __init__(

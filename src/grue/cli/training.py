@@ -31,7 +31,7 @@ SETTING = ("setting", "default", "description")
 COLUMNS = ("run", "steps", "episodes", "score", "fraction_of_subtasks", "folder")
 
 
-def train(
+def train_command(
     game: GameName,
     agent: Annotated[
         str | None, typer.Option(help="By default sc; grue agents lists them.")

@@ -21,7 +21,7 @@ BATCHES = (1, 32, 1024, 16384)
 CPU = f"CPU, {os.cpu_count()} cores"
 
 
-class Row(NamedTuple):
+class EnvSpeed(NamedTuple):
     engine: str
     game: str
     batch: int
@@ -34,7 +34,7 @@ def bench_env(
     batches: Sequence[int] = BATCHES,
     seconds: float = 2.0,
     hosted: bool = True,
-) -> Iterator[Row]:
+) -> Iterator[EnvSpeed]:
     """Yields rows as they are measured. Each takes about ``seconds``."""
     _use_all_cores()
     for name in games:
@@ -67,7 +67,7 @@ def _use_all_cores() -> None:
 # The compiled engine
 
 
-def compiled_row(game: Game, batch: int, seconds: float) -> Row:
+def compiled_row(game: Game, batch: int, seconds: float) -> EnvSpeed:
     import jax
 
     shards = jax.device_count() if batch >= 32 else 1
@@ -79,7 +79,7 @@ def compiled_row(game: Game, batch: int, seconds: float) -> Row:
     steps = max(8, int(steps * seconds / max(taken, 1e-6)))
     _, taken = _timed(rollout, carry, steps)
     rate = batch // shards * shards * steps / taken
-    return Row("grue compiled", game.name, batch, round(rate, 1), device_name())
+    return EnvSpeed("grue compiled", game.name, batch, round(rate, 1), device_name())
 
 
 def _timed(rollout: Callable, carry: Any, steps: int) -> tuple[Any, float]:
@@ -137,7 +137,7 @@ def _rate(plays: Iterator[None], seconds: float) -> float:
     return round(count / taken, 1)
 
 
-def textworld_row(game: Game, admissible: bool, seconds: float) -> Row:
+def textworld_row(game: Game, admissible: bool, seconds: float) -> EnvSpeed:
     """Real TextWorld on the same story."""
     import textworld
 
@@ -156,10 +156,10 @@ def textworld_row(game: Game, admissible: bool, seconds: float) -> Row:
     rate = _rate(plays(), seconds)
     env.close()
     name = "textworld, admissible commands" if admissible else "textworld"
-    return Row(name, game.name, 1, rate, CPU)
+    return EnvSpeed(name, game.name, 1, rate, CPU)
 
 
-def textworld_express_rows(seconds: float) -> Iterator[Row]:
+def textworld_express_rows(seconds: float) -> Iterator[EnvSpeed]:
     """TextWorldExpress on its own games: it cannot play story files."""
     # An optional package, which needs Java.
     import textworld_express  # pyright: ignore[reportMissingImports]
@@ -177,5 +177,5 @@ def textworld_express_rows(seconds: float) -> Iterator[Row]:
 
     for name in ("coin", "cookingworld"):
         env.load(gameName=name, gameParams="")
-        yield Row("textworld-express", name, 1, _rate(plays(), seconds), CPU)
+        yield EnvSpeed("textworld-express", name, 1, _rate(plays(), seconds), CPU)
     env.close()

@@ -26,7 +26,7 @@ from grue.engine.emulator_process import OPENING, Answer, Facts, Ready, Spec, fa
 from grue.errors import GrueError, UsageError
 
 STEP_SECONDS = 10.0
-"""Time limit for each step; a step usually takes about 1 ms."""
+"""Time limit for each step, far above what a step needs."""
 START_SECONDS = 120.0
 MOST_FAILURES = 20
 """The pool gives up after so many failures in a row."""
@@ -117,7 +117,7 @@ class Worker:
         self._errors.close()
 
 
-class Pool:
+class EmulatorPool:
     """Answers questions about games, and replaces failed subprocesses."""
 
     def __init__(

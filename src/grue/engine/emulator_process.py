@@ -1,4 +1,4 @@
-"""A subprocess with emulators, started by ``emulator_pool.Pool``.
+"""A subprocess with emulators, started by ``emulator_pool.EmulatorPool``.
 
 A question is a whole history (seed, past commands, next command). The answer is the result of the
 next command, and depends on the question alone. Each place keeps its game. If the game is not at

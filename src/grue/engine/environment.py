@@ -39,6 +39,10 @@ class Environment(Protocol):
     """Changes when the game's files change."""
     knows: Knowledge
     """What the game can report."""
+    why: str | None = None
+    """Why it is not compiled; None for a compiled game, or where hosting was asked for."""
+    processes: int = 0
+    """The number of subprocesses that play it."""
 
     def reset(self, key: Any = None) -> tuple[Any, Step]:
         """The first episode of a random stream, given by a JAX key.
@@ -68,6 +72,11 @@ class Environment(Protocol):
     def decode(self, observation: Any) -> str:
         """The text of an observation."""
         return self.vocabulary.decode(np.asarray(observation).tolist())
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What results depend on besides the files and the settings, for records."""
+        return {}
 
     def notes(self) -> list[str]:
         """Recovered failures since the last call, one line each."""

@@ -17,7 +17,7 @@ import numpy as np
 from jax import Array
 
 from grue.engine.emulator import check_command, check_seed
-from grue.engine.emulator_pool import Pool
+from grue.engine.emulator_pool import EmulatorPool
 from grue.engine.emulator_process import Spec, Turn, failed_turns
 from grue.engine.environment import episode_seed
 from grue.engine.hosted import OBSERVATION_LENGTH, RealGame, Tokens
@@ -82,13 +82,13 @@ class PooledEnv(RealGame[Playable]):
         if game_seed is not None:
             check_seed(game_seed)
         spec = Spec(game, self.episode_steps, self.vocabulary, observation_length, informed)
-        self.pool = Pool(spec, workers)
+        self.pool = EmulatorPool(spec, workers)
+        self.processes = self.pool.size
         self.knows, self.max_score = self.pool.facts()
         self._opening = self._find_opening()
 
     @property
     def about(self) -> dict[str, Any]:
-        """What results depend on, besides the settings."""
         story = StoryFile.read(self.game.story)
         return {
             "engine": "hosted",

@@ -81,6 +81,15 @@ def read_figures(path: Path) -> dict[str, Figure]:
     return read_entries(path, read_toml(path), "figure", "name", _figure)
 
 
+def read_colours(path: Path) -> dict[Condition, str]:
+    """The colours of conditions, as in "#1f6fb4"."""
+    table = read_toml(path).get("colours", {})
+    try:
+        return {Condition.parse(name): str(colour) for name, colour in table.items()}
+    except (AttributeError, UsageError) as error:
+        raise UsageError(f"{path}, colours: {error}") from None
+
+
 FILE = shipped(NAME)
 FIGURES = read_figures(FILE)
 

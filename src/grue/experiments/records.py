@@ -31,7 +31,7 @@ Steps = tuple[int | None, ...]
 
 
 @dataclass(frozen=True)
-class Measured:
+class RecordedRun:
     """One seed of a record, in the form of a run."""
 
     config: TrainConfig
@@ -127,10 +127,10 @@ class Record:
             solved=None if self.solved is None else pick(self.solved),
         )
 
-    def runs(self) -> list[Measured]:
+    def runs(self) -> list[RecordedRun]:
         """A run for each seed."""
         return [
-            Measured(
+            RecordedRun(
                 self.config.of_seed(seed),
                 seed,
                 {"step": self.steps} | {name: c[i] for name, c in self.columns.items()},

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from grue.errors import UsageError
+from grue.errors import CannotCompileError, UsageError
 from grue.files import expanded
 from grue.games.game import SUFFIX, Game, read_textworld_game
 from grue.games.playable import Playable
@@ -26,6 +27,11 @@ def game_names() -> tuple[str, ...]:
 def known_names() -> tuple[str, ...]:
     """All names, with Zork I, which does not come with grue."""
     return (*game_names(), zork.NAME)
+
+
+def game_settings(name: str) -> Mapping[str, Any]:
+    """Training settings in which a game differs from the others."""
+    return zork.SETTINGS if name == zork.NAME else {}
 
 
 @cache
@@ -68,10 +74,12 @@ def load(
 
 def load_textworld(name: str | Path) -> Game:
     """A SaladWorld level, or a TextWorld ``.z8`` with its ``.json``."""
-    # Zork I is refused even if its file is missing.
-    found: Playable | None = None if str(name) == zork.NAME else load(name)
-    if isinstance(found, Game):
-        return found
+    try:
+        # Zork I is refused even if its file is missing.
+        if str(name) != zork.NAME:
+            return load(name).textworld()
+    except CannotCompileError:
+        pass
     raise UsageError(
         f"{name} is a Z-machine story, and its world is unknown; give a SaladWorld level or a "
         "TextWorld game with its .json"

@@ -38,7 +38,7 @@ KINDS = {  # marker, face and edge colour
 
 
 @dataclass(frozen=True)
-class Row:
+class ListedThing:
     """A line in a room's box."""
 
     thing: Thing
@@ -52,7 +52,7 @@ class Row:
 @dataclass(frozen=True)
 class Box:
     room: str
-    rows: tuple[Row, ...]
+    rows: tuple[ListedThing, ...]
     centre: Point
     width: float
     height: float
@@ -71,12 +71,12 @@ def draw_map(game: Game, path: str | Path) -> Path:
     return save_picture(path, lambda: map_figure(game))
 
 
-def contents(game: Game, holder: str, depth: int = 0) -> Iterator[Row]:
+def contents(game: Game, holder: str, depth: int = 0) -> Iterator[ListedThing]:
     """The things in a room or on a thing, furniture first, each followed by what it holds."""
     order = ("supporter", "container", "fitting", "portable")
     held = [t for t in game.things if t.location == holder and t.kind in order]
     for thing in sorted(held, key=lambda t: (order.index(t.kind), t.name)):
-        yield Row(thing, depth)
+        yield ListedThing(thing, depth)
         if thing.kind != "portable":
             yield from contents(game, thing.name, depth + 1)
 
@@ -178,7 +178,7 @@ def _centres(
     return centres, end
 
 
-def _box_width(name: str, rows: Sequence[Row], start: bool) -> float:
+def _box_width(name: str, rows: Sequence[ListedThing], start: bool) -> float:
     header = _text_width(name, NAME, bold=True) + 2 * PADDING + (14 if start else 0)
     items = [_text_width(r.text, ITEM) + 2 * PADDING + 11 + r.depth * INDENT for r in rows]
     return max(64.0, header, *items)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from grue.errors import GrueError, UsageError
+from grue.experiments.figures import FILE, read_colours
 from grue.files import write_atomically
 
 if TYPE_CHECKING:
@@ -25,20 +26,7 @@ NOT_RUN = "not run"
 DASHES = ("solid", (0, (3, 1.3)), (0, (1.2, 1.2)))
 HATCHES = ("", "////", "....")
 """Like the dashes, used where there are more conditions than colours."""
-HUES = {
-    "": ("#86b8e0", "#1f6fb4"),
-    " + oracle": ("#c8a8e2", "#8a5bb0"),
-    " + dropout": ("#e3c06a", "#a97a08"),
-    " + masking": ("#83cca9", "#1e8a5c"),
-    " + cqlh": ("#f2a583", "#c2491d"),
-    " + acqlh": ("#ea9fbc", "#b83d6b"),
-}
-"""A hue for each gate: light for drqn, dark for sc."""
-FIXED = {
-    **{f"drqn{gate}": light for gate, (light, _) in HUES.items()},
-    **{f"sc{gate}": dark for gate, (_, dark) in HUES.items()},
-    **{"tabular + oracle": "#b0b8c1", "li-tabular + oracle": "#69737e", "ae-dqn": INK},
-}
+FIXED = {c.label: colour for c, colour in read_colours(FILE).items()}
 """The colour of each of the paper's conditions, the same in every picture."""
 
 

@@ -23,33 +23,15 @@ from grue.agents.settings import (
     from_text,
     names_of,
     setting,
+    small_values,
     typed,
 )
 from grue.errors import UsageError
 from grue.games.playable import Playable
-from grue.games.registry import known_names
-from grue.games.zmachine import zork
+from grue.games.registry import game_settings, known_names
 
-PRESETS: dict[str, dict[str, Any]] = {
-    "paper": {},
-    # Learns level 1 on a laptop in minutes.
-    "small": {
-        "steps": 20_000,
-        "encoder": 32,
-        "context": 64,
-        "hidden": 64,
-        "batch_size": 16,
-        "epsilon_steps": 10_000,
-        "replay_steps": 50_000,
-        "word_vector": 20,
-        "value_filters": 32,
-        "elimination_filters": 10,
-        "elimination_rows": 64,
-    },
-}
-"""A setting is ignored by agents that do not have it."""
-GAME_SETTINGS: dict[str, Mapping[str, Any]] = {zork.NAME: zork.SETTINGS}
-"""Games with defaults of their own."""
+PRESETS = ("paper", "small")
+"""The defaults, and what settings declare as ``small``: minutes on a laptop for level 1."""
 MOST_SEEDS = 10_000
 PARTS = ("settings", "gate_settings", "explorer_settings")
 """Fields with the settings of the agent, the gate and the explorer; flat in files."""
@@ -60,21 +42,21 @@ class TrainConfig:
     """One condition and its seeds. The defaults are the paper's for the game."""
 
     game: str = setting("saladworld-1", "name of a game, or the path of a file")
-    story: str | None = setting(None, "the story file of zork1, where it is not found by itself")
-    commands: str | None = setting(None, "file with the commands of a story, one on each line")
+    story: str | None = setting(None, "the story file of zork1, if it is not in a usual place")
+    commands: str | None = setting(None, "file with the commands of a story, one per line")
     game_seed: int | None = setting(
-        None, "seed of the game's own chance in every episode; by default each has its own", least=0
+        None, "the game's random seed, the same for all episodes; by default each its own", least=0
     )
-    agent: str = setting("sc", "what plays")
-    gate: str = setting("none", "which commands may be tried")
-    explore: str = setting("none", "explorer: what is worth a bonus")
-    steps: int = setting(1_300_000, "steps of the run", above=0)
+    agent: str = setting("sc", "the agent; see above")
+    gate: str = setting("none", "the gate: which commands may be tried")
+    explore: str = setting("none", "the explorer: what earns a bonus")
+    steps: int = setting(1_300_000, "steps of the run", above=0, small=20_000)
     seeds: tuple[int, ...] = (0,)
     episode_steps: int | None = setting(
         None, "T; by default the game's: 100 for level 1, else 200", above=0
     )
-    priority: bool = setting(True, "off: all episodes are replayed alike, the paper's ablation")
-    metrics_every: int = setting(1_000, "steps of a row of metrics", above=0)
+    priority: bool = setting(True, "off: all episodes are replayed equally, the paper's ablation")
+    metrics_every: int = setting(1_000, "steps per row of metrics", above=0)
     average_over: int = setting(20_000, "steps of the moving average", above=0)
     settings: AgentSettings = dataclasses.field(default_factory=AgentSettings)
     gate_settings: Any = dataclasses.field(default_factory=NoSettings)
@@ -87,7 +69,7 @@ class TrainConfig:
         # Given by dataclasses.replace.
         for part in PARTS:
             inherited |= dataclasses.asdict(values.pop(part, NoSettings()))
-        defaults = dict(GAME_SETTINGS.get(values.get("game", TrainConfig.game), {}))
+        defaults = dict(game_settings(str(values.get("game", TrainConfig.game))))
         for name in own:
             default = defaults.get(name, getattr(TrainConfig, name))
             object.__setattr__(self, name, _typed(name, values.get(name, default)))
@@ -140,7 +122,8 @@ class TrainConfig:
         """Given values override those of the preset, which override those of the game."""
         if name not in PRESETS:
             raise UsageError(f"there is no preset {name!r}; there are {', '.join(PRESETS)}")
-        return cls(**{**known_to(values, PRESETS[name]), **values})
+        small = {} if name == "paper" else _small_settings(values)
+        return cls(**{**small, **values})
 
     def of_seed(self, seed: int) -> TrainConfig:
         return dataclasses.replace(self, seeds=(seed,))
@@ -166,9 +149,18 @@ def kinds_of(agent: str, gate: str, explore: str) -> tuple[type, ...]:
     return tuple(part.settings for part in parts)
 
 
+def _parts_of(chosen: Mapping[str, Any]) -> list[str]:
+    return [chosen.get(name, getattr(TrainConfig, name)) for name in ("agent", "gate", "explore")]
+
+
+def _small_settings(chosen: Mapping[str, Any]) -> dict[str, Any]:
+    kinds = TrainConfig, *kinds_of(*_parts_of(chosen))
+    return {name: value for kind in kinds for name, value in small_values(kind).items()}
+
+
 def names_for(chosen: Mapping[str, Any]) -> list[str]:
     """All settings of a config with this agent, gate and explorer."""
-    parts = [chosen.get(name, getattr(TrainConfig, name)) for name in ("agent", "gate", "explore")]
+    parts = _parts_of(chosen)
     kinds = TrainConfig, *kinds_of(*parts)
     names = [name for kind in kinds for name in names_of(kind) if name not in PARTS]
     for name in names:

@@ -22,7 +22,7 @@ from grue.engine.pooled import PooledEnv
 from grue.errors import CannotCompileError, UsageError
 from grue.files import expanded
 from grue.games.gamefile import SUFFIX, CompiledGame, load_compiled
-from grue.games.playable import Playable
+from grue.games.playable import Knowledge, Playable
 from grue.games.registry import known_names, load
 from grue.training.algorithm import Algorithm, Program
 from grue.training.config import TrainConfig
@@ -56,11 +56,13 @@ def check_trainable(config: TrainConfig) -> None:
     check_columns(config)
     env = game_of(config)
     steps = env.episode_steps
-    if config.gate_kind.oracle and not env.knows.admissible:
-        raise UsageError(
-            f"{config.game} does not tell which commands are admissible: "
-            f"the gate {config.gate} needs a compiled game or TextWorld; choose another gate"
-        )
+    if not env.knows.admissible:
+        for name, part in ((config.gate, config.gate_kind), (config.agent, config.kind)):
+            if part.oracle:
+                raise UsageError(
+                    f"{config.game} does not tell which commands are admissible, which {name} "
+                    "needs; choose another, or a TextWorld game"
+                )
     if "look" not in env.commands:
         raise UsageError(f"{config.game} has no command 'look', which agents need to begin")
     if config.learning_starts < steps:
@@ -80,10 +82,13 @@ def game_of(config: TrainConfig) -> Environment:
     if config.game.endswith(SUFFIX):
         arrays = load_compiled(expanded(config.game))
         return _environment(_Opened(arrays.header["game_hash"], config.episode_steps, found=arrays))
-    found = load(config.game, config.story, config.commands)
+    found: Playable = load(config.game, config.story, config.commands)
+    _check_score(config, found.knows)
     informed = config.kind.look_and_inventory
     chosen = config.episode_steps, config.game_seed, informed, found.commands
-    return _environment(_Opened(found.digest, *chosen, name=config.game, found=found))
+    env = _environment(_Opened(found.digest, *chosen, found=found))
+    _check_score(config, env.knows)
+    return env
 
 
 @dataclass(frozen=True)
@@ -95,7 +100,6 @@ class _Opened:
     game_seed: int | None = None
     informed: bool = False
     commands: tuple[str, ...] = ()
-    name: str = field(default="", compare=False)
     found: Any = field(default=None, compare=False)
 
 
@@ -109,26 +113,23 @@ def _environment(opened: _Opened) -> Environment:
         return CompiledEnv(compiled(game), opened.episode_steps)
     except CannotCompileError as error:
         why = str(error)
-    _check_score(opened.name, game.knows.score_refusal)
-    env = PooledEnv(game, opened.episode_steps, opened.game_seed, opened.informed, why=why)
-    _check_score(opened.name, env.knows.score_refusal)
-    return env
+    return PooledEnv(game, opened.episode_steps, opened.game_seed, opened.informed, why=why)
 
 
-def _check_score(game: str, refusal: str | None) -> None:
-    if refusal is not None:
+def _check_score(config: TrainConfig, knows: Knowledge) -> None:
+    if config.kind.score and knows.score_refusal is not None:
         raise UsageError(
-            f"{game} can be played and not trained, its score cannot be read: {refusal}; "
-            "a TextWorld game needs its .json beside it"
+            f"{config.game} can be played but not trained, because its score cannot be read: "
+            f"{knows.score_refusal}; a TextWorld game needs its .json beside it"
         )
 
 
 def hosting(config: TrainConfig) -> str | None:
     """A message for the user if the game is not compiled."""
     env = game_of(config)
-    if not isinstance(env, PooledEnv):
+    if env.why is None:
         return None
-    number = "1 process" if env.pool.size == 1 else f"up to {env.pool.size} processes"
+    number = "1 process" if env.processes == 1 else f"up to {env.processes} processes"
     chance = "a new one" if config.game_seed is None else config.game_seed
     return (
         f"{config.game} is hosted, in {number} of emulators, and not compiled: {env.why}; "
@@ -139,7 +140,7 @@ def hosting(config: TrainConfig) -> str | None:
 def about_game(config: TrainConfig) -> dict[str, Any]:
     """Hash and provenance of the game, for config.json."""
     env = game_of(config)
-    return {"game_hash": env.digest, **(env.about if isinstance(env, PooledEnv) else {})}
+    return {"game_hash": env.digest, **env.about}
 
 
 class ProgramKey(NamedTuple):

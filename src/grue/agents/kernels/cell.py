@@ -10,12 +10,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 
-class Curves(NamedTuple):
+class Squashing(NamedTuple):
     sigmoid: Callable[[Array], Array]
     tanh: Callable[[Array], Array]
 
 
-PLAIN = Curves(jax.nn.sigmoid, jnp.tanh)
+PLAIN = Squashing(jax.nn.sigmoid, jnp.tanh)
 
 
 def cell(
@@ -25,9 +25,11 @@ def cell(
     return cell_of_parts(jnp.split(gates, 4, axis=-1), c)
 
 
-def cell_of_parts(gates: Sequence[Array], c: Array, curves: Curves = PLAIN) -> tuple[Array, Array]:
+def cell_of_parts(
+    gates: Sequence[Array], c: Array, squashing: Squashing = PLAIN
+) -> tuple[Array, Array]:
     forget, take, show, new = gates
-    sigmoid, tanh = curves
+    sigmoid, tanh = squashing
     # The forget gate has a bias of 1.
     c = sigmoid(forget + 1.0) * c + sigmoid(take) * tanh(new)
     return sigmoid(show) * tanh(c), c
@@ -46,11 +48,16 @@ def cell_backward(
 
 
 def cell_backward_of_parts(
-    gates: Sequence[Array], c_before: Array, c: Array, dh: Array, dc: Array, curves: Curves = PLAIN
+    gates: Sequence[Array],
+    c_before: Array,
+    c: Array,
+    dh: Array,
+    dc: Array,
+    squashing: Squashing = PLAIN,
 ) -> tuple[list[Array], Array]:
     forget, take, show, new = gates
-    forget, take, show = (curves.sigmoid(gate) for gate in (forget + 1.0, take, show))
-    new, shown = curves.tanh(new), curves.tanh(c)
+    forget, take, show = (squashing.sigmoid(gate) for gate in (forget + 1.0, take, show))
+    new, shown = squashing.tanh(new), squashing.tanh(c)
     dc = dc + dh * show * (1 - shown * shown)
     parts = [
         dc * c_before * forget * (1 - forget),

@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 from grue.agents.kernels import cpu
 from grue.agents.kernels.adam import Rates, moved, moved_heads
 from grue.agents.kernels.cell import cell
-from grue.agents.kernels.texts import BLOCK, Pool, Words, padded, rows_of
+from grue.agents.kernels.texts import BLOCK, Pool, WordWeights, padded, rows_of
 from grue.games.tokens import PADDING
 
 PRECISIONS = ("auto", "float32", "bfloat16")
@@ -49,7 +49,7 @@ def vectors_of(
 
 
 def encode(
-    words: Words,
+    words: WordWeights,
     recurrent: Float[Array, "encoder gates"],
     pool: Pool,
     table: Float[Array, "words gates"] | None = None,

@@ -15,7 +15,7 @@ BLOCK = 16
 """Texts per GPU program. A pool's size is a multiple of it."""
 
 
-class Words(NamedTuple):
+class WordWeights(NamedTuple):
     """The encoder's weights for words."""
 
     embedding: Float[Array, "words embedding"]

@@ -27,7 +27,7 @@ from textworld.generator.game import Event, GameProgression, Quest
 from textworld.generator.inform7 import compile_inform7_game, generate_inform7_source
 from textworld.generator.maker import WorldEntity
 
-from grue.games.saladworld.world import LEVELS, OPPOSITE, Level, Subtask, command_set
+from grue.games.saladworld.world import LEVELS, OPPOSITE, Goal, Level, command_set
 
 PACKAGE = "grue.games.saladworld"
 
@@ -169,7 +169,7 @@ def _make_recipe(maker: GameMaker, level: Level, entities: dict[str, WorldEntity
     return meal
 
 
-def _make_quest(maker: GameMaker, entities: dict[str, WorldEntity], subtask: Subtask) -> Quest:
+def _make_quest(maker: GameMaker, entities: dict[str, WorldEntity], subtask: Goal) -> Quest:
     def fact(predicate: str, *names: str):
         return maker.new_fact(predicate, *(entities[name] for name in names))
 
@@ -182,7 +182,7 @@ def _make_quest(maker: GameMaker, entities: dict[str, WorldEntity], subtask: Sub
     )
 
 
-def walkthrough(game: Game, subtasks: Iterable[Subtask]) -> list[str]:
+def walkthrough(game: Game, subtasks: Iterable[Goal]) -> list[str]:
     """The subtasks' errands one after another, without needless commands.
 
     Refused commands are left out, and so are detours that end in an earlier state.

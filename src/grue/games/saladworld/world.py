@@ -22,7 +22,7 @@ class Passage:
 
 
 @dataclass(frozen=True)
-class Thing:
+class Item:
     """An object and its starting place: a room, a supporter or a container.
 
     ``type`` is TextWorld's: o object, f food, k key, s supporter, c container, stove, oven.
@@ -39,7 +39,7 @@ class Thing:
 
 
 @dataclass(frozen=True)
-class Subtask:
+class Goal:
     """Gives its reward once, when all conditions first hold together.
 
     A condition is (predicate, thing, place). ``errand`` solves the subtask: it starts and ends in
@@ -60,8 +60,8 @@ class Level:
     episode_steps: int
     rooms: tuple[str, ...]
     passages: tuple[Passage, ...]
-    things: tuple[Thing, ...]
-    subtasks: tuple[Subtask, ...]
+    things: tuple[Item, ...]
+    subtasks: tuple[Goal, ...]
     recipe: tuple[tuple[str, str], ...] = ()
     """Ingredients of the meal with the cut that each needs."""
     kitchen_commands: tuple[str, ...] = ()
@@ -78,8 +78,8 @@ class Level:
 FRESH = ("edible", "cookable", "raw", "cuttable", "uncut")
 
 
-def food(name: str, location: str, article: str | None = None) -> Thing:
-    return Thing(name, "f", location, FRESH, article=article)
+def food(name: str, location: str, article: str | None = None) -> Item:
+    return Item(name, "f", location, FRESH, article=article)
 
 
 def commands_of(text: str) -> tuple[str, ...]:
@@ -110,12 +110,12 @@ FRUIT_AND_PLAY = (
 )
 COOKHOUSE = Passage("playroom", "west", "cookhouse", door="red door")
 
-COUNTER = Thing("counter", "s", "kitchen")
-FRIDGE = Thing("fridge", "c", "kitchen", ("closed",))
-TABLE = Thing("table", "s", "living room")
+COUNTER = Item("counter", "s", "kitchen")
+FRIDGE = Item("fridge", "c", "kitchen", ("closed",))
+TABLE = Item("table", "s", "living room")
 LETTUCE = food("lettuce", "vegetable market")
-BLUE_KEY = Thing("blue key", "k", "open space", opens="blue door")
-KNIFE = Thing("knife", "o", "cutlery shop", ("sharp",))
+BLUE_KEY = Item("blue key", "k", "open space", opens="blue door")
+KNIFE = Item("knife", "o", "cutlery shop", ("sharp",))
 PARSLEY = food("parsley", "backyard", article="some")
 
 RECIPE_NOTE = (
@@ -126,10 +126,10 @@ RECIPE_NOTE = (
 
 def subtask(
     text: str, reward: int, conditions: tuple[tuple[str, str, str], ...], errand: str, *foods: str
-) -> Subtask:
+) -> Goal:
     """``foods`` must not be eaten before the subtask is done."""
     spoilers = tuple(("consumed", name) for name in foods)
-    return Subtask(text, reward, conditions, commands_of(errand), spoilers)
+    return Goal(text, reward, conditions, commands_of(errand), spoilers)
 
 
 MARKET = subtask(
@@ -147,7 +147,7 @@ LETTUCE_ON_COUNTER = subtask(
 )
 
 
-def tomato_on_counter(before_door: str, through: str, home: str) -> Subtask:
+def tomato_on_counter(before_door: str, through: str, home: str) -> Goal:
     """The ways from the blue key to the blue door, through it, and back to the kitchen."""
     return subtask(
         "Put the tomato on the counter.",
@@ -187,7 +187,7 @@ APPLE_IN_FRIDGE = subtask(
     "take apple, east, east, north, open fridge, insert apple into fridge",
     "apple",
 )
-MEAL = Subtask(
+MEAL = Goal(
     "Prepare the meal.",
     5,
     (("in", "meal", "I"),),
@@ -219,23 +219,23 @@ THINGS_2 = (*THINGS_1, BLUE_KEY, food("tomato", "supermarket"))
 THINGS_4 = (*THINGS_2, PARSLEY, KNIFE, TABLE, FRIDGE)
 THINGS_5 = (
     *THINGS_4,
-    Thing("chest key", "k", "fruit shop", opens="wooden chest"),
+    Item("chest key", "k", "fruit shop", opens="wooden chest"),
     food("banana", "wooden chest"),
-    Thing("shelf", "s", "supermarket"),
-    Thing("showcase", "s", "cutlery shop"),
-    Thing("sofa", "s", "living room"),
-    Thing("patio chair", "s", "patio"),
-    Thing("wooden chest", "c", "fruit shop", ("locked",)),
+    Item("shelf", "s", "supermarket"),
+    Item("showcase", "s", "cutlery shop"),
+    Item("sofa", "s", "living room"),
+    Item("patio chair", "s", "patio"),
+    Item("wooden chest", "c", "fruit shop", ("locked",)),
 )
 THINGS_6 = (
     *THINGS_5,
-    Thing("red key", "k", "supermarket", opens="red door"),
+    Item("red key", "k", "supermarket", opens="red door"),
     food("apple", "cookhouse"),
     food("carrot", "garden"),
     food("cucumber", "vegetable market"),
-    Thing("bench", "s", "open space"),
-    Thing("stove", "stove", "cookhouse"),
-    Thing("oven", "oven", "cookhouse", ("open",)),
+    Item("bench", "s", "open space"),
+    Item("stove", "stove", "cookhouse"),
+    Item("oven", "oven", "cookhouse", ("open",)),
 )
 THINGS_7 = tuple(replace(t, description=RECIPE_NOTE) if t is FRIDGE else t for t in THINGS_6)
 

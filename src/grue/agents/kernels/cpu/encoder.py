@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int
 
 from grue.agents.kernels.cell import cell, cell_backward
 from grue.agents.kernels.cpu.rows import cut, flat
-from grue.agents.kernels.texts import Pool, Words
+from grue.agents.kernels.texts import Pool, WordWeights
 
 TOGETHER = 32
 """Texts per block."""
@@ -26,7 +26,7 @@ MANY_WORDS = 512
 
 @jax.custom_vjp
 def encode(
-    words: Words, recurrent: Float[Array, "encoder gates"], pool: Pool
+    words: WordWeights, recurrent: Float[Array, "encoder gates"], pool: Pool
 ) -> Float[Array, "texts encoder"]:
     """The mean of the LSTM's states over the words of each text."""
     return encode_from(words.table(), recurrent, pool)
@@ -121,7 +121,7 @@ def _read_and_keep(
     return read_all[2] / jnp.maximum(lengths, 1)[:, None], read_all[3]
 
 
-def _encode_forward(words: Words, recurrent: Array, pool: Pool):
+def _encode_forward(words: WordWeights, recurrent: Array, pool: Pool):
     """Keeps the states of the first block only; most pools have just one."""
     table, blocks = words.table(), _blocks(pool)
     mean, states = _read_and_keep(0, _room(recurrent, blocks), table, recurrent, blocks)
@@ -172,13 +172,13 @@ def _put(i: Array, rows: Array, row: Array) -> Array:
 
 
 def _added(
-    sums: tuple[Words, Array],
-    words: Words,
+    sums: tuple[WordWeights, Array],
+    words: WordWeights,
     said: Int[Array, "length texts"],
     states: States,
     first: Array,
     longest: Array,
-) -> tuple[Words, Array]:
+) -> tuple[WordWeights, Array]:
     """Adds some words' gradients, via the embedding, which is narrower than its table."""
     (d_embedding, d_inward, d_bias), d_recurrent = sums
     i = first + jnp.arange(AT_ONCE)
@@ -193,7 +193,7 @@ def _added(
         d_embedding = d_embedding + mine @ (dz @ words.inward.T)
     both = jnp.concatenate([h_before, words.embedding[word]], axis=1).T @ dz
     size = len(d_recurrent)
-    d_words = Words(d_embedding, d_inward + both[size:], d_bias + dz.sum(0))
+    d_words = WordWeights(d_embedding, d_inward + both[size:], d_bias + dz.sum(0))
     return d_words, d_recurrent + both[:size]
 
 

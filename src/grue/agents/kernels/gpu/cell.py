@@ -8,7 +8,7 @@ from functools import partial
 import jax
 from jaxtyping import Array
 
-from grue.agents.kernels.cell import Curves, cell_backward_of_parts, cell_of_parts
+from grue.agents.kernels.cell import Squashing, cell_backward_of_parts, cell_of_parts
 
 LOG2_E = math.log2(math.e)
 
@@ -26,6 +26,6 @@ def _sigmoid_of(scale: float, x: Array) -> Array:
     return root * root
 
 
-CURVES = Curves(sigmoid, tanh)
-forward = partial(cell_of_parts, curves=CURVES)
-backward = partial(cell_backward_of_parts, curves=CURVES)
+SQUASHING = Squashing(sigmoid, tanh)
+forward = partial(cell_of_parts, squashing=SQUASHING)
+backward = partial(cell_backward_of_parts, squashing=SQUASHING)
