@@ -1,4 +1,4 @@
-"""Explorers: what an achievement is worth, ε by score, and different explorers in one program."""
+"""Explorers: what an event is worth, ε at the frontier, different explorers in one program."""
 
 from __future__ import annotations
 
@@ -13,31 +13,32 @@ from small_runs import config, nearly_same
 
 import grue
 from grue.agents.agent import Episode
-from grue.agents.exploring import (
-    EXPLORERS,
+from grue.agents.explorers import (
     AchievementExplorer,
-    Achievements,
     AchievementSettings,
-    ChosenExplorer,
-    Explorer,
-    ExplorerSet,
+    BonusExplorer,
+    Counted,
+    CountExplorer,
+    EpisodicExplorer,
+    TextSettings,
 )
+from grue.agents.exploring import EXPLORERS, ChosenExplorer, Explorer, ExplorerSet
 from grue.agents.replay import ReplayStep
 from grue.engine.step import Step
 from grue.training.train import train_all
 
 ENV = grue.make("saladworld-1")
-SETTINGS = AchievementSettings(
-    achievement_bonus=2.0, achievement_epsilon=0.4, achievement_rewards=2
-)
+SETTINGS = AchievementSettings(bonus=2.0, frontier_epsilon=0.4, frontier_rewards=2)
 EXPLORER = AchievementExplorer(ENV, SETTINGS)
 COMMANDS = len(ENV.commands)
 
 
-def moment(score: int, reward: int = 0, admissible: bool = False, over: bool = False) -> Episode:
-    """An episode after a step."""
+def moment(
+    score: int, reward: int = 0, admissible: bool = False, over: bool = False, text: int = 0
+) -> Episode:
+    """An episode after a step. Texts are numbers."""
     seen = Step(
-        observation=None,
+        observation=jnp.array([text, 0, 0], jnp.int32),
         text=None,
         reward=jnp.int32(reward),
         score=jnp.int32(score),
@@ -51,30 +52,77 @@ def moment(score: int, reward: int = 0, admissible: bool = False, over: bool = F
 
 
 def play(
-    known: Achievements, score: int, action: int, reward: int = 0, **after: Any
-) -> tuple[Achievements, int, dict[str, float]]:
-    known, fields, told = EXPLORER.notice(
+    known: Counted,
+    score: int,
+    action: int,
+    reward: int = 0,
+    explorer: BonusExplorer = EXPLORER,
+    **after: Any,
+) -> tuple[Counted, int, dict[str, float]]:
+    known, fields, told = explorer.notice(
         known, moment(score), jnp.int32(action), moment(score + reward, reward, **after)
     )
-    return known, int(fields["achievement"]), {name: float(value) for name, value in told.items()}
+    return known, int(fields["event"]), {name: float(value) for name, value in told.items()}
 
 
 def test_what_an_achievement_is_worth() -> None:
     """β/√N, the first time in an episode that a command is admissible at a score."""
     known = EXPLORER.init()
-    known, index, told = play(known, 0, 2, admissible=True)
-    assert (index, told) == (2, {"bonus": 2.0, "achievements": 1.0})
+    new = {"bonus": 2.0, "first_events": 1.0, "frontier": 1.0}
+    old = {"bonus": 0.0, "first_events": 0.0, "frontier": 1.0}
+    known, event, told = play(known, 0, 2, admissible=True)
+    assert (event, told) == (2, {**new, "events": 1.0})
     # Again in the same episode, and what is not admissible, are none.
     for action, admissible in ((2, True), (3, False)):
-        known, index, told = play(known, 0, action, admissible=admissible)
-        assert (index, told) == (-1, {"bonus": 0.0, "achievements": 1.0})
+        known, event, told = play(known, 0, action, admissible=admissible)
+        assert (event, told) == (-1, {**old, "events": 1.0})
     # At another score it is another achievement.
-    known, index, told = play(known, 5, 2, admissible=True, over=True)
-    assert (index, told) == (COMMANDS + 2, {"bonus": 2.0, "achievements": 2.0})
+    known, event, told = play(known, 5, 2, admissible=True, over=True)
+    assert (event, told) == (COMMANDS + 2, {**new, "events": 2.0})
     # The next episode: the same thing for the second time in the run.
-    known, index, told = play(known, 0, 2, admissible=True)
-    assert index == 2
-    assert told == pytest.approx({"bonus": 2 / np.sqrt(2), "achievements": 1.0})
+    known, event, told = play(known, 0, 2, admissible=True)
+    assert event == 2
+    assert told == pytest.approx({**old, "bonus": 2 / np.sqrt(2), "events": 1.0})
+
+
+def test_achievements_at_all_scores_together() -> None:
+    explorer = AchievementExplorer(ENV, AchievementSettings(by_score=False, bonus=1.0))
+    known = explorer.init()
+    assert known.counts.shape == (COMMANDS,)
+    known, event, _ = play(known, 0, 2, explorer=explorer, admissible=True)
+    assert event == 2
+    known, event, _ = play(known, 5, 2, explorer=explorer, admissible=True, over=True)
+    assert event == -1
+    known, event, told = play(known, 5, 2, explorer=explorer, admissible=True)
+    assert (event, told["bonus"]) == (2, pytest.approx(1 / np.sqrt(2)))
+
+
+def test_texts_of_an_episode_and_of_the_run() -> None:
+    """counts: every time. episodic: once in an episode. The score makes another event."""
+    worth = {}
+    for explorer_of in (CountExplorer, EpisodicExplorer):
+        explorer = explorer_of(ENV, TextSettings(bonus=1.0))
+        known, bonuses = explorer.init(), []
+        for score, text, over in ((0, 1, False), (0, 1, False), (5, 1, False), (0, 2, True)):
+            known, _, told = play(known, score, 0, explorer=explorer, text=text, over=over)
+            bonuses.append(told["bonus"])
+        known, _, told = play(known, 0, 0, explorer=explorer, text=1)
+        worth[explorer_of] = [*bonuses, told["bonus"]]
+    root = 1 / np.sqrt(2)
+    assert worth[CountExplorer] == pytest.approx([1, root, 1, 1, 1 / np.sqrt(3)])
+    assert worth[EpisodicExplorer] == pytest.approx([1, 0, 1, 1, root])
+
+
+def test_the_bonus_keeps_a_floor_at_the_frontier() -> None:
+    settings = AchievementSettings(bonus=2.0, bonus_floor=0.5, frontier_rewards=1)
+    explorer = AchievementExplorer(ENV, settings)
+    known, bonuses = explorer.init(), []
+    for reward in (0, 0, 0, 0, 0, 5):
+        known, _, told = play(known, 0, 2, reward, explorer, admissible=True, over=True)
+        bonuses.append(told["bonus"])
+    # From the first reward on there is no floor: N = 6.
+    expected = [2, 2 / np.sqrt(2), 2 / np.sqrt(3), 1, 1, 2 / np.sqrt(6)]
+    assert bonuses == pytest.approx(expected)
 
 
 def test_the_bonus_fades_in_the_replay_memory() -> None:
@@ -85,10 +133,11 @@ def test_the_bonus_fades_in_the_replay_memory() -> None:
         reward=jnp.array([[0.0, 5.0, 0.0]]),
         admissible=jnp.ones((1, 3), bool),
         terminated=jnp.zeros((1, 3), bool),
-        fields={"achievement": jnp.array([[2, 2, -1]])},
-    )
+        fields={"event": jnp.array([[2, 2, -1]])},
+    )._replace(score=jnp.zeros((1, 3), jnp.int32))
     both = ExplorerSet(
-        ENV, [ChosenExplorer(EXPLORERS[n], EXPLORERS[n].settings()) for n in EXPLORERS]
+        ENV,
+        [ChosenExplorer(EXPLORERS[n], EXPLORERS[n].settings()) for n in ("none", "achievements")],
     )
     for count in (1, 2, 3):
         known, *_ = play(known, 0, 2, admissible=True, over=True)
@@ -98,6 +147,23 @@ def test_the_bonus_fades_in_the_replay_memory() -> None:
         usual = 1.5 / np.sqrt(count)
         np.testing.assert_allclose(rewards, [[usual, 5 + usual, 0.0]], rtol=1e-6)
         np.testing.assert_array_equal(both.rewards(((), known), steps, jnp.int32(0)), steps.reward)
+
+
+def test_explorers_of_one_kind_with_other_settings() -> None:
+    """Each run has the fields and metrics of its own explorer."""
+    kind = EXPLORERS["achievements"]
+    chosen = [
+        AchievementSettings(bonus=1.0),
+        AchievementSettings(bonus=3.0, by_score=False),
+        AchievementSettings(bonus=5.0),
+    ]
+    several = ExplorerSet(ENV, [ChosenExplorer(kind, one) for one in chosen])
+    known = several.init()
+    known, *_ = several.notice(known, moment(0), jnp.int32(1), moment(0), jnp.int32(0))
+    for number, (event, bonus) in enumerate(((COMMANDS + 2, 1.0), (2, 3.0), (COMMANDS + 2, 5.0))):
+        after = moment(5, admissible=True)
+        _, fields, told = several.notice(known, moment(5), jnp.int32(2), after, jnp.int32(number))
+        assert (int(fields["event"]), float(told["bonus"])) == (event, bonus)
 
 
 def test_epsilon_is_higher_where_few_rewards_were_had() -> None:
@@ -132,7 +198,7 @@ def test_different_explorers_share_a_program(tmp_path: Path) -> None:
         played = grue.evaluate(tmp_path / "together" / name, episodes=2, epsilon=0.5)
         assert len(played) == 2
     assert (alone.metrics["bonus"] > 0).all()
-    assert (alone.metrics["achievements"] >= 1).all()
+    assert (alone.metrics["events"] >= 1).all()
     # Stopped and resumed in the same group they end with the same bits.
     half = [config(steps=400, explore=one.explore) for one in both]
     train_all(half, tmp_path / "resumed", together=True)
@@ -148,9 +214,10 @@ def test_refusals() -> None:
     with pytest.raises(grue.UsageError, match="there is no explorer 'curiosity'"):
         grue.TrainConfig(explore="curiosity")
     with pytest.raises(
-        grue.UsageError, match="a setting of the explorer achievements, not of none"
+        grue.UsageError,
+        match="a setting of the explorer achievements, episodic, counts, not of none",
     ):
-        grue.TrainConfig(achievement_bonus=1.0)
+        grue.TrainConfig(bonus=1.0)
 
 
 def test_fields_have_one_shape() -> None:

@@ -322,3 +322,35 @@ def test_the_agent_samples_as_its_setting_says(past_end: bool) -> None:
     check_sequences(found, {1: 9})
     # Steps 2 to 8 can be trained on; without the option a whole sequence must fit.
     assert set(np.asarray(found.rows.action[:, 0]).tolist()) == set(range(7 if past_end else 5))
+
+
+def test_final_scores_are_sampled_alike_however_rare() -> None:
+    """One episode of nine ended with 20: half of the balanced share is of it."""
+    kept = memory.init(200, LENGTH, WORDS, scores=True)
+    for episode in range(9):
+        for step in range(6):
+            last = jnp.bool_(step == 5)
+            after = row(episode, step + 1)._replace(score=jnp.int32(20 if episode == 4 else 10))
+            kept = add(kept, row(episode, step), after, last)
+    found = draw(kept, batch=4000, positive_fraction=0.5, negative_fraction=0.25)
+    episode = np.asarray(found.rows.score[:, 0])
+    balanced, rest = episode[:2000] == 4, episode[2000:] == 4
+    assert balanced.mean() == pytest.approx(1 / 2, abs=0.04)
+    assert rest.mean() == pytest.approx(1 / 9, abs=0.03)
+    others = np.bincount(episode[:2000][~balanced], minlength=9)
+    assert (others[np.arange(9) != 4] > 80).all()
+
+
+def test_forgotten_episodes_are_not_sampled_by_score() -> None:
+    """The ring has been written round: the only episode with 20 is gone."""
+    kept = memory.init(40, LENGTH, WORDS, scores=True)
+    seen = set()
+    for episode in range(14):
+        for step in range(6):
+            after = row(episode, step + 1)._replace(score=jnp.int32(20 if episode == 0 else 10))
+            kept = add(kept, row(episode, step), after, jnp.bool_(step == 5))
+        found = draw(kept, seed=episode, batch=64, positive_fraction=1.0, negative_fraction=0.0)
+        there = set(np.asarray(found.rows.score[:, 0]).tolist())
+        assert there <= set(range(max(0, episode - 5), episode + 1))
+        seen |= there
+    assert seen == set(range(14))

@@ -72,6 +72,24 @@ def test_q_target_stops_at_the_end_of_the_game() -> None:
     np.testing.assert_allclose(found, [14.0, 5.0, -1.8], rtol=1e-6)
 
 
+@pytest.mark.parametrize("jit", [False, True])
+def test_traced_targets(jit: bool) -> None:
+    """Backwards by hand, γ = 0.5, λ = 0.25; the second sequence ends after two steps."""
+    reward = jnp.array([[1.0, 0.0], [0.0, 8.0], [4.0, 0.0]])
+    terminated = jnp.array([[False, False], [False, True], [False, False]])
+    value = jnp.array([[8.0, 2.0], [4.0, 6.0], [2.0, 9.0]])
+    goes_on = jnp.array([[True, True], [True, False], [False, False]])
+    function = partial(targets.traced_target, discount=0.5, trace=0.25)
+    found = (jax.jit(function) if jit else function)(reward, terminated, value, goes_on)
+    # y_2 = 4 + 0.5 · 2; y_1 = 0.5 (0.75 · 4 + 0.25 · 5); y_0 = 1 + 0.5 (0.75 · 8 + 0.25 · 2.125)
+    np.testing.assert_allclose(found[:, 0], [4.265625, 2.125, 5.0], rtol=1e-6)
+    # y_1 = 8, the end; y_0 = 0.5 (0.75 · 2 + 0.25 · 8)
+    np.testing.assert_allclose(found[:2, 1], [1.75, 8.0], rtol=1e-6)
+    one_step = partial(targets.traced_target, discount=0.5, trace=0.0)
+    expected = targets.q_target(reward, terminated, value, 0.5)
+    np.testing.assert_array_equal(one_step(reward, terminated, value, goes_on), expected)
+
+
 def test_the_appendix_delta_of_cqlh() -> None:
     # δ'' = r + γ [max Q(h') ξ̂ + Q(h', a) (1 - ξ̂)] - Q(h, a) = 5 + 0.9 (4·0.25 + 2·0.75) - 3
     value = next_value(CQLH, Q_NEXT[:1], SAME[:1], ADMISSIBILITY[:1])

@@ -10,6 +10,6 @@ from grue.agents.registry import AGENTS, AgentKind
 
 __all__ = ["AGENTS", "EXPLORERS", "GATES", "AgentKind", "ExplorerKind", "Gate"]
 
-# The order in which agents are listed.
-for _module in ("tabular", "deep", "aedqn"):
+# Agents are listed in this order.
+for _module in ("explorers", "tabular", "deep", "aedqn"):
     import_module(f"grue.agents.{_module}")

@@ -45,6 +45,12 @@ class DeepSettings(ReplaySettings):
         False,
         "sequences may run past the episode's end, so that its last steps are sampled as often",
     )
+    balance: str = setting(
+        "reward",
+        "τ_p is of episodes with a reward; score: of each final score alike, and τ_n of all",
+        choices=("reward", "score"),
+    )
+    trace: float = setting(0.0, "λ of Q(λ) targets; 0: one step, as in the paper", least=0, most=1)
     adam_by_head: bool = setting(True, "an Adam for each head; else one for all heads")
     consistent_with_next: bool = setting(
         True, "CQLH with Q(h_{t+1}, a_t), as in the appendix; else Q(h_t, a_t), as in equation (4)"
@@ -142,6 +148,7 @@ class DeepAgent(Agent):
             sizes.words,
             commands=sizes.commands if settings.oracle_in_targets else 0,
             fields={**self.fields(), **self.explorers.fields()},
+            scores=settings.balance == "score",
         )
         kept = Kept(memory, contexts.init(), self.explorers.init(), self.own_state())
         return AgentState(learner.init(network, settings.precision), kept)

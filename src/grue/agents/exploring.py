@@ -13,14 +13,12 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
-from grue.agents import contexts
 from grue.agents.agent import Episode, Told
-from grue.agents.contexts import ScoreContexts
 from grue.agents.registry import Metric, Registry
 from grue.agents.replay import Fields, ReplayStep
-from grue.agents.settings import NoSettings, setting
+from grue.agents.settings import NoSettings
 from grue.engine.environment import Environment
 
 
@@ -110,8 +108,11 @@ class ExplorerSet:
         for i, explorer in enumerate(self.explorers):
             state, own, metrics = explorer.notice(known[i], before, action, after)
             states.append(state)
-            fields |= own
-            told |= {name: jnp.where(number == i, value, 0.0) for name, value in metrics.items()}
+            # Explorers may share fields and metrics: those of the run's explorer count.
+            for name, value in own.items():
+                fields[name] = jnp.where(number == i, value, fields.get(name, value))
+            for name, value in metrics.items():
+                told[name] = told.get(name, 0.0) + jnp.where(number == i, value, 0.0)
         return tuple(states), fields, told
 
     def rewards(
@@ -137,79 +138,3 @@ class ExplorerSet:
 
 
 register("none", True, summary="no bonus; ε unchanged")(Explorer)
-
-
-# Achievements
-
-
-@dataclass(frozen=True, kw_only=True)
-class AchievementSettings:
-    achievement_bonus: float = setting(1.5, "β of the bonus β/√N", least=0)
-    achievement_epsilon: float = setting(0.4, "least ε at scores with few rewards", least=0, most=1)
-    achievement_rewards: int = setting(50, "a score with fewer rewards than this has few", least=0)
-
-
-class Achievements(NamedTuple):
-    scores: ScoreContexts
-    counts: Int[Array, "scores commands"]
-    """N: the number of episodes in which a command was admissible at a score."""
-    done: Bool[Array, "scores commands"]
-    """In the current episode."""
-    rewards: Int[Array, " scores"]
-    """The number of positive rewards at a score."""
-
-
-@register(
-    "achievements",
-    True,
-    settings=AchievementSettings,
-    metrics=(
-        Metric("bonus", "mean bonus of a step", "step"),
-        Metric("achievements", "distinct achievements of an episode", "episode"),
-    ),
-    summary="a bonus for commands that are admissible for the first time in an episode",
-)
-class AchievementExplorer(Explorer):
-    """A bonus β/√N for a command that is admissible at a score for the first time in an episode.
-
-    N is the number of episodes of the run in which that happened. Only e_t is used, the signal
-    that trains the paper's classifier.
-    """
-
-    def init(self) -> Achievements:
-        shape = contexts.CAPACITY, self.commands
-        counts = jnp.zeros(shape, jnp.int32)
-        return Achievements(contexts.init(), counts, jnp.zeros(shape, bool), counts[:, 0])
-
-    def fields(self) -> Mapping[str, jax.ShapeDtypeStruct]:
-        return {"achievement": jax.ShapeDtypeStruct((), jnp.int32)}
-
-    def notice(
-        self, known: Achievements, before: Episode, action: Int[Array, ""], after: Episode
-    ) -> tuple[Achievements, Fields, Told]:
-        step = after.seen
-        scores, place = contexts.assign(known.scores, before.seen.score, contexts.CAPACITY)
-        achieved = step.admissible & ~known.done[place, action]
-        counts = known.counts.at[place, action].add(achieved)
-        done = known.done.at[place, action].max(achieved)
-        over = step.terminated | step.truncated
-        rewards = known.rewards.at[place].add(step.reward > 0)
-        index = jnp.where(achieved, place * self.commands + action, -1).astype(jnp.int32)
-        told = {"bonus": self._worth(counts, index), "achievements": done.sum().astype(jnp.float32)}
-        following = Achievements(scores, counts, done & ~over, rewards)
-        return following, {"achievement": index}, told
-
-    def bonus(self, known: Achievements, steps: ReplayStep) -> Float[Array, "*batch"]:
-        return self._worth(known.counts, steps.fields["achievement"])
-
-    def _worth(self, counts: Array, index: Int[Array, "*batch"]) -> Float[Array, "*batch"]:
-        count = jnp.maximum(counts.reshape(-1)[jnp.maximum(index, 0)], 1)
-        return jnp.where(index >= 0, self.settings.achievement_bonus / jnp.sqrt(count), 0.0)
-
-    def epsilon(
-        self, known: Achievements, epsilon: Float[Array, ""], score: Int[Array, ""]
-    ) -> Float[Array, ""]:
-        """Higher at scores with few rewards so far."""
-        place = contexts.head(known.scores, score, contexts.CAPACITY)
-        few = known.rewards[place] < self.settings.achievement_rewards
-        return jnp.where(few, jnp.maximum(epsilon, self.settings.achievement_epsilon), epsilon)

@@ -123,7 +123,7 @@ def loss(
     rows, valid = jax.tree.map(lambda field: field.swapaxes(0, 1)[n:], (batch.rows, batch.valid))
 
     ours = run(network, working, texts, heads[:-1], n)
-    y = sequence_targets(run(target, None, texts, heads, n), rows, learning)
+    y = sequence_targets(run(target, None, texts, heads, n), rows, valid, learning)
     rows = jax.tree.map(lambda field: field[:-1], rows)
     q_t = targets.of_action(ours.values, rows.action)
     logit = targets.of_action(ours.logits, rows.action)
@@ -137,7 +137,7 @@ def loss(
 
 
 def sequence_targets(
-    theirs: Outputs, rows: ReplayStep, learning: Learning
+    theirs: Outputs, rows: ReplayStep, valid: Bool[Array, "steps batch"], learning: Learning
 ) -> Float[Array, "steps batch"]:
     """TARGETS of Algorithm 1: y for every step but the last, from the target network's outputs."""
     settings = learning.settings
@@ -155,7 +155,12 @@ def sequence_targets(
         admissibility,
         following,
     )
-    return targets.q_target(rows.reward, rows.terminated, value, settings.discount)
+    if settings.trace == 0:
+        return targets.q_target(rows.reward, rows.terminated, value, settings.discount)
+    goes_on = jnp.concatenate([valid[1:], jnp.zeros_like(valid[:1])])
+    return targets.traced_target(
+        rows.reward, rows.terminated, value, goes_on, settings.discount, settings.trace
+    )
 
 
 class BatchTexts(NamedTuple):

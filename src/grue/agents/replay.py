@@ -1,7 +1,8 @@
 """Balanced episodic replay memory, sampled as sequences within an episode.
 
 A fraction of the sequences comes from episodes with a positive reward, a fraction from episodes
-with a negative one, the rest from all. The rows are a ring buffer: the oldest episodes are
+with a negative one, the rest from all. Or a fraction comes from every score that episodes ended
+with alike, however rare, the rest from all. The rows are a ring buffer: the oldest episodes are
 overwritten. An episode of n steps takes n + 1 rows, the last for what followed its last step.
 """
 
@@ -65,6 +66,8 @@ class EpisodicReplay(NamedTuple):
     whole: Ring
     positive: Ring
     negative: Ring
+    ended: Int[Array, " episodes"] | None = None
+    """The final score of each episode in ``whole``, if the memory stores it."""
 
 
 class Sequences(NamedTuple):
@@ -84,11 +87,12 @@ def init(
     shortest_episode: int = 4,
     commands: int = 0,
     fields: Mapping[str, jax.ShapeDtypeStruct] | None = None,
+    scores: bool = False,
 ) -> EpisodicReplay:
     """An empty memory for ``capacity`` rows and a vocabulary of ``words``.
 
     With ``commands`` (their number) it stores the admissible commands too. ``fields`` are the
-    shapes and types of extra fields.
+    shapes and types of extra fields. With ``scores`` it stores the final score of every episode.
     """
     episodes = max(1, capacity // shortest_episode)
 
@@ -104,7 +108,8 @@ def init(
         {name: jnp.zeros((capacity, *of.shape), of.dtype) for name, of in (fields or {}).items()},
     )
     zero = jnp.int32(0)
-    return EpisodicReplay(stored, zero, zero, jnp.zeros(2, bool), ring(), ring(), ring())
+    ended = jnp.zeros(episodes, jnp.int32) if scores else None
+    return EpisodicReplay(stored, zero, zero, jnp.zeros(2, bool), ring(), ring(), ring(), ended)
 
 
 def add(
@@ -117,6 +122,11 @@ def add(
     replay = _write(replay, row, last)
     rewards = replay.rewards | jnp.stack([row.reward > 0, row.reward < 0])
     length = replay.written + 1 - replay.began
+    if replay.ended is not None:
+        # The place that ``whole`` appends to.
+        place = replay.whole.count % len(replay.ended)
+        ended = jnp.where(over, last.score, replay.ended[place])
+        replay = replay._replace(ended=replay.ended.at[place].set(ended))
     replay = replay._replace(
         written=replay.written + 1 + over,
         whole=_append(replay.whole, replay.began, length, over),
@@ -145,8 +155,10 @@ def sample(
     """Samples sequences of steps.
 
     The first τ_p of the batch come from episodes with a positive reward, the next τ_n from those
-    with a negative one (from all if there is none), the rest from all. A sequence has at least
-    ``shortest`` steps of its episode (by default ``length``). Steps past the end are masked.
+    with a negative one (from all if there is none), the rest from all. If the memory stores final
+    scores, the first τ_p come from each of them with the same probability, and the rest from all.
+    A sequence has at least ``shortest`` steps of its episode (by default ``length``). Steps past
+    the end are masked.
     """
     by_episode, by_start = jax.random.split(key)
     number = jnp.arange(batch)
@@ -155,9 +167,14 @@ def sample(
 
     draws = jax.random.uniform(by_episode, (batch,))
     first, steps = draw(replay.whole, draws)
-    for ring, wanted in ((replay.positive, wants_positive), (replay.negative, wants_negative)):
-        use = wanted & (ring.count > ring.oldest)
-        own_first, own_steps = draw(ring, draws)
+    if replay.ended is None:
+        rings = ((replay.positive, wants_positive), (replay.negative, wants_negative))
+        chosen = [
+            (draw(ring, draws), wanted & (ring.count > ring.oldest)) for ring, wanted in rings
+        ]
+    else:
+        chosen = [(draw_by_score(replay.whole, replay.ended, draws), wants_positive)]
+    for (own_first, own_steps), use in chosen:
         first, steps = jnp.where(use, own_first, first), jnp.where(use, own_steps, steps)
 
     starts = jnp.maximum(steps - (length if shortest is None else shortest) + 1, 1)
@@ -248,4 +265,20 @@ def draw(
     known = ring.count - ring.oldest
     which = jnp.minimum((draws * known).astype(jnp.int32), jnp.maximum(known - 1, 0))
     place = (ring.oldest + which) % len(ring.first)
+    return ring.first[place], ring.length[place]
+
+
+def draw_by_score(
+    ring: Ring, ended: Int[Array, " episodes"], draws: Float[Array, " batch"]
+) -> tuple[Int[Array, " batch"], Int[Array, " batch"]]:
+    """Picks final scores uniformly, and for each an episode that ended with it."""
+    # Scores that differ by a multiple of this are counted as one.
+    classes = ended % 512
+    age = (jnp.arange(len(ended)) - ring.oldest) % len(ended)
+    known = age < ring.count - ring.oldest
+    counts = jnp.zeros(512).at[classes].add(known)
+    upto = jnp.cumsum(jnp.where(known, 1 / jnp.maximum(counts[classes], 1), 0.0))
+    place = jnp.searchsorted(upto, draws * upto[-1], side="right")
+    # Rounding may point past the last episode.
+    place = jnp.where(known[jnp.minimum(place, len(ended) - 1)], place, ring.oldest % len(ended))
     return ring.first[place], ring.length[place]

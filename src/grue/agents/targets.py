@@ -23,6 +23,29 @@ def q_target(
     return reward + discount * jnp.where(terminated, 0.0, next_value)
 
 
+def traced_target(
+    reward: Float[Array, "steps *batch"],
+    terminated: Bool[Array, "steps *batch"],
+    next_value: Float[Array, "steps *batch"],
+    goes_on: Bool[Array, "steps *batch"],
+    discount: float,
+    trace: float,
+) -> Float[Array, "steps *batch"]:
+    """Peng's Q(λ): y_t = r_t + γ ((1 - λ) · next_value_t + λ · y_{t+1}) along sequences.
+
+    λ is ``trace``; where the sequence does not go on after a step, it is 0.
+    """
+
+    def back(after: Array, step: tuple[Array, ...]) -> tuple[Array, Array]:
+        r, end, value, more = step
+        mixed = jnp.where(more, (1 - trace) * value + trace * after, value)
+        y = q_target(r, end, mixed, discount)
+        return y, y
+
+    steps = (reward, terminated, next_value, goes_on)
+    return jax.lax.scan(back, jnp.zeros_like(next_value[0]), steps, reverse=True)[1]
+
+
 def next_value(
     gates: GateSet,
     gate: int | Int[Array, ""],

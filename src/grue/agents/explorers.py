@@ -1,0 +1,209 @@
+"""The built-in explorers. Each pays a bonus β/√N for an event that was counted N times in the run.
+
+    achievements  a command is admissible at a score for the first time in the episode
+    episodic      a feedback text is seen at a score for the first time in the episode
+    counts        a feedback text is seen at a score, any time
+
+They use what the paper's agents use: the feedback, the score, and whether the command taken was
+admissible. At the frontier, the scores from which few rewards were ever had, ε has a least value
+and the bonus may have one.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from grue.agents import contexts
+from grue.agents.agent import Episode, Told
+from grue.agents.contexts import ScoreContexts
+from grue.agents.exploring import Explorer, register
+from grue.agents.registry import Metric
+from grue.agents.replay import Fields, ReplayStep
+from grue.agents.settings import setting
+from grue.agents.textkey import text_key
+
+
+@dataclass(frozen=True, kw_only=True)
+class BonusSettings:
+    bonus: float = setting(1.5, "β of the bonus β/√N", least=0)
+    bonus_floor: float = setting(
+        0.0, "share of β that the bonus keeps at the frontier", least=0, most=1
+    )
+    frontier_rewards: int = setting(
+        50, "scores with fewer rewards than this so far are the frontier", least=0
+    )
+    frontier_epsilon: float = setting(0.4, "least ε at the frontier", least=0, most=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AchievementSettings(BonusSettings):
+    by_score: bool = setting(True, "achievements are counted for each score apart")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextSettings(BonusSettings):
+    text_slots: int = setting(65_536, "texts that are counted apart", above=0)
+
+
+METRICS = (
+    Metric("bonus", "mean bonus of a step", "step"),
+    Metric("events", "events of an episode that had a bonus", "episode"),
+    Metric("first_events", "events that never happened before in the run", "count"),
+    Metric("frontier", "fraction of the steps at scores with few rewards", "step"),
+)
+
+
+class Counted(NamedTuple):
+    """What is known of the run. An event has a slot in ``counts`` and ``last``."""
+
+    scores: ScoreContexts
+    rewards: Int[Array, " scores"]
+    """The number of positive rewards at each score."""
+    counts: Int[Array, " slots"]
+    """N"""
+    last: Int[Array, " slots"]
+    """The episode in which it last happened; 0: never."""
+    episode: Int[Array, ""]
+    """From 1 on."""
+    events: Int[Array, ""]
+    """In this episode."""
+
+
+class BonusExplorer(Explorer, ABC):
+    """A bonus for events. A subclass says which events there are."""
+
+    once = True
+    """Whether an event counts only the first time in an episode."""
+
+    @abstractmethod
+    def slots(self) -> int:
+        """The number of different events."""
+
+    @abstractmethod
+    def event(
+        self, before: Episode, action: Int[Array, ""], after: Episode, place: Int[Array, ""]
+    ) -> tuple[Int[Array, ""], Bool[Array, ""]]:
+        """The slot of a step's event, and whether it happened. ``place`` is the score's."""
+
+    def init(self) -> Counted:
+        rewards = jnp.zeros(contexts.CAPACITY, jnp.int32)
+        slots = jnp.zeros(self.slots(), jnp.int32)
+        return Counted(contexts.init(), rewards, slots, slots, jnp.int32(1), jnp.int32(0))
+
+    def fields(self) -> Mapping[str, jax.ShapeDtypeStruct]:
+        return {"event": jax.ShapeDtypeStruct((), jnp.int32)}
+
+    def notice(
+        self, known: Counted, before: Episode, action: Int[Array, ""], after: Episode
+    ) -> tuple[Counted, Fields, Told]:
+        step, score = after.seen, before.seen.score
+        scores, place = contexts.assign(known.scores, score, contexts.CAPACITY)
+        slot, happened = self.event(before, action, after, place)
+        counted = happened & ((known.last[slot] != known.episode) | (not self.once))
+        first = counted & (known.counts[slot] == 0)
+        now = known._replace(
+            scores=scores,
+            rewards=known.rewards.at[place].add(step.reward > 0),
+            counts=known.counts.at[slot].add(counted),
+            last=known.last.at[slot].max(jnp.where(counted, known.episode, 0)),
+            events=known.events + counted,
+        )
+        event = jnp.where(counted, slot, -1).astype(jnp.int32)
+        told = {
+            "bonus": self._worth(now, event, score),
+            "events": now.events,
+            "first_events": first,
+            "frontier": self._few(now, score),
+        }
+        over = step.terminated | step.truncated
+        after_it = now._replace(episode=now.episode + over, events=now.events * ~over)
+        return after_it, {"event": event}, {n: v.astype(jnp.float32) for n, v in told.items()}
+
+    def bonus(self, known: Counted, steps: ReplayStep) -> Float[Array, "*batch"]:
+        return self._worth(known, steps.fields["event"], steps.score)
+
+    def epsilon(
+        self, known: Counted, epsilon: Float[Array, ""], score: Int[Array, ""]
+    ) -> Float[Array, ""]:
+        least = jnp.maximum(epsilon, self.settings.frontier_epsilon)
+        return jnp.where(self._few(known, score), least, epsilon)
+
+    def _worth(
+        self, known: Counted, event: Int[Array, "*batch"], score: Int[Array, "*batch"]
+    ) -> Float[Array, "*batch"]:
+        count = jnp.maximum(known.counts[jnp.maximum(event, 0)], 1)
+        least = jnp.where(self._few(known, score), self.settings.bonus_floor, 0.0)
+        share = jnp.maximum(1 / jnp.sqrt(count), least)
+        return jnp.where(event >= 0, self.settings.bonus * share, 0.0)
+
+    def _few(self, known: Counted, score: Int[Array, "*batch"]) -> Bool[Array, "*batch"]:
+        """Whether a score belongs to the frontier."""
+        mine = known.scores.seen == score[..., None]
+        mine = mine & (jnp.arange(len(known.rewards)) < known.scores.count)
+        return (mine * known.rewards).sum(-1) < self.settings.frontier_rewards
+
+
+@register(
+    "achievements",
+    True,
+    settings=AchievementSettings,
+    metrics=METRICS,
+    summary="a bonus for commands that are admissible for the first time in an episode",
+)
+class AchievementExplorer(BonusExplorer):
+    """N is the number of episodes in which the command was admissible at the score."""
+
+    def slots(self) -> int:
+        return self.commands * (contexts.CAPACITY if self.settings.by_score else 1)
+
+    def event(
+        self, before: Episode, action: Int[Array, ""], after: Episode, place: Int[Array, ""]
+    ) -> tuple[Int[Array, ""], Bool[Array, ""]]:
+        first = place * self.commands if self.settings.by_score else 0
+        return first + action, after.seen.admissible
+
+
+class TextExplorer(BonusExplorer):
+    """Counts the feedback after the command, with the score before it, in a hash table."""
+
+    def slots(self) -> int:
+        return self.settings.text_slots
+
+    def event(
+        self, before: Episode, action: Int[Array, ""], after: Episode, place: Int[Array, ""]
+    ) -> tuple[Int[Array, ""], Bool[Array, ""]]:
+        key = text_key(after.seen.observation)[0] + place.astype(jnp.uint32) * jnp.uint32(
+            0x9E3779B1
+        )
+        return (key % jnp.uint32(self.slots())).astype(jnp.int32), jnp.bool_(True)
+
+
+@register(
+    "episodic",
+    True,
+    settings=TextSettings,
+    metrics=METRICS,
+    summary="a bonus for feedback that is seen for the first time in an episode",
+)
+class EpisodicExplorer(TextExplorer):
+    """N is the number of episodes in which the text was seen at the score."""
+
+
+@register(
+    "counts",
+    True,
+    settings=TextSettings,
+    metrics=METRICS,
+    summary="a bonus for feedback that was seldom seen in the run",
+)
+class CountExplorer(TextExplorer):
+    """N is how often the text was seen at the score."""
+
+    once = False

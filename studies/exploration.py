@@ -1,0 +1,178 @@
+"""Which explorer, which targets and which balance of the replay memory get past level 3.
+
+    python studies/exploration.py --level 4 --seeds 0-2 --variants plain,achievements,trace
+    python studies/exploration.py --only-table
+
+Trains sc with masking, one variant after the other, the seeds of a variant side by side, and tells
+what every run reached. Several processes may train different variants into one folder. A study that
+was stopped continues, and its table shows what there is. Runs are in OUT/runs, results in
+OUT/exploration.json and OUT/table.md; --only-table writes these again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from grue.training.config import TrainConfig, parse_seeds
+from grue.training.progress import Display
+from grue.training.runs import read_run
+from grue.training.train import train_all
+
+SIZES: dict[str, dict[str, Any]] = {
+    "small": {"encoder": 32, "context": 64, "hidden": 64, "batch_size": 16, "replay_steps": 50_000},
+    "medium": {"encoder": 32, "context": 128, "hidden": 64, "replay_steps": 200_000},
+    "paper": {},
+}
+FOUND: dict[str, Any] = {"explore": "achievements", "bonus": 1.5, "heads": 8}
+"""What solved level 4 in three seeds of five, with more heads."""
+VARIANTS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "heads": {"heads": 8},
+    "counts": {"explore": "counts", "bonus": 1.5, "heads": 8},
+    "episodic": {"explore": "episodic", "bonus": 0.5, "heads": 8},
+    "achievements": FOUND,
+    "weak": {**FOUND, "bonus": 0.7},
+    "floor": {**FOUND, "bonus": 0.7, "bonus_floor": 0.2},
+    "any-score": {**FOUND, "by_score": False},
+    "usual-epsilon": {**FOUND, "frontier_epsilon": 0.0},
+    "balance": {**FOUND, "balance": "score", "past_end": True},
+    "balance-floor": {
+        **FOUND,
+        "bonus": 0.7,
+        "bonus_floor": 0.2,
+        "balance": "score",
+        "past_end": True,
+    },
+    "trace": {**FOUND, "balance": "score", "past_end": True, "trace": 0.7},
+    "trace-floor": {
+        **FOUND,
+        "bonus": 0.7,
+        "bonus_floor": 0.2,
+        "balance": "score",
+        "past_end": True,
+        "trace": 0.7,
+    },
+    "long": {
+        **FOUND,
+        "balance": "score",
+        "past_end": True,
+        "trace": 0.7,
+        "sequence_length": 30,
+    },
+}
+SOLVED = 0.95
+
+
+def config_of(variant: str, given: argparse.Namespace) -> TrainConfig:
+    own = VARIANTS[variant]
+    return TrainConfig(
+        **{
+            "game": f"saladworld-{given.level}",
+            "agent": "sc",
+            "gate": "masking",
+            "steps": given.steps,
+            "seeds": parse_seeds(given.seeds),
+            # As in the first trial; without an explorer ε falls as in the paper.
+            "epsilon_steps": 300_000 if "explore" in own else 1_000_000,
+            **SIZES[given.sizes],
+            **own,
+        }
+    )
+
+
+def folder_of(variant: str, given: argparse.Namespace) -> Path:
+    return given.out / "runs" / f"{given.sizes}-level-{given.level}-{variant}"
+
+
+def row_of(variant: str, folder: Path) -> dict[str, Any]:
+    """What a run has reached so far."""
+    run = read_run(folder)
+    steps, fraction = run.curve("fraction")
+    wins, solved = run.metrics["wins"], steps[np.flatnonzero(fraction >= SOLVED)]
+    won = run.metrics["step"][wins > 0]
+    return {
+        "variant": variant,
+        "game": run.config.game,
+        "seed": run.config.seeds[0],
+        "step": int(steps[-1]),
+        "final_fraction": round(float(fraction[-1]), 4),
+        "best_fraction": round(float(np.nanmax(fraction)), 4),
+        "wins": int(wins.sum()),
+        "first_win": int(won[0]) if len(won) else None,
+        "solved_at": int(solved[0]) if len(solved) else None,
+        "command": command(variant, run.config),
+        "config": run.config.to_json(),
+        "about": run.about,
+    }
+
+
+def command(variant: str, config: TrainConfig) -> str:
+    """Repeats a run."""
+    sizes = next(n for n, own in SIZES.items() if own.get("context", 512) == config.context)
+    return (
+        f"python studies/exploration.py --level {config.game[-1]} --steps {config.steps} "
+        f"--seeds {config.seeds[0]} --sizes {sizes} --variants {variant}"
+    )
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    lines = [
+        "| game | variant | seed | steps | final fraction | best | wins | first win | solved at |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        first, solved = (f"{row[k]:,}" if row[k] else "never" for k in ("first_win", "solved_at"))
+        lines.append(
+            f"| {row['game']} | {row['variant']} | {row['seed']} | {row['step']:,} | "
+            f"{row['final_fraction']:.3f} | {row['best_fraction']:.3f} | {row['wins']} | {first} | "
+            f"{solved} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("--level", type=int, default=4)
+    parser.add_argument("--steps", type=int, default=600_000)
+    parser.add_argument("--seeds", default="0-2")
+    parser.add_argument("--sizes", choices=SIZES, default="medium")
+    parser.add_argument("--variants", default=",".join(VARIANTS))
+    parser.add_argument("--out", type=Path, default=Path("results/exploration"))
+    parser.add_argument("--only-table", action="store_true")
+    given = parser.parse_args()
+    given.variants = given.variants.split(",")
+    for name in given.variants:
+        if name not in VARIANTS:
+            parser.error(f"there is no variant {name!r}; there are {', '.join(VARIANTS)}")
+    return given
+
+
+def write(given: argparse.Namespace) -> None:
+    """Writes the results and the table of all runs in the folder."""
+    found = sorted((given.out / "runs").glob("*/*/metrics.jsonl"))
+    rows = [row_of(p.parent.parent.name.split("-", 3)[3], p.parent) for p in found]
+    given.out.mkdir(parents=True, exist_ok=True)
+    (given.out / "exploration.json").write_text(json.dumps(rows, indent=1) + "\n")
+    (given.out / "table.md").write_text(table(rows))
+    print(table(rows))
+
+
+def main() -> None:
+    given = arguments()
+    try:
+        if not given.only_table:
+            with Display() as display:
+                for variant in given.variants:
+                    config, folder = config_of(variant, given), folder_of(variant, given)
+                    train_all([config], folder, resume=True, progress=display, together=True)
+    finally:
+        write(given)
+
+
+if __name__ == "__main__":
+    main()
