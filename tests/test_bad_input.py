@@ -232,7 +232,7 @@ def test_too_little_memory(tmp_path: Path, monkeypatch, capsys) -> None:
     def fail(*_: object) -> None:
         raise RuntimeError("RESOURCE_EXHAUSTED: Out of memory.\nMore lines")
 
-    monkeypatch.setattr("grue.training.train.build", fail)
+    monkeypatch.setattr("grue.training.trainer.build", fail)
     given = ["train", "saladworld-1", "--steps", "1000", "--out", str(tmp_path / "runs")]
     assert entry.main(given) == 1
     assert capsys.readouterr().err.splitlines()[-1] == (

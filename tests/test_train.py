@@ -25,13 +25,14 @@ from grue.agents.deep import METRICS
 from grue.agents.registry import Setup
 from grue.cli import entry
 from grue.training import events
-from grue.training import train as host
+from grue.training import trainer as host
 from grue.training.algorithm import Program, Run, Sums
 from grue.training.checkpoint import saved_steps
 from grue.training.metrics import MetricsRow
 from grue.training.programs import Built, game_of, program_key
 from grue.training.progress import Display
-from grue.training.train import Interrupted, _pause, train, train_all
+from grue.training.train import Interrupted, train, train_all
+from grue.training.trainer import _pause
 
 # The host's loop, around a program that only counts
 
@@ -220,13 +221,16 @@ def test_a_full_disk(where: str, counting, tmp_path: Path, monkeypatch, capsys) 
     same(folder, tmp_path / "straight" / NAME)
 
 
-def test_events_are_written_anew_for_every_process(counting, tmp_path: Path, monkeypatch) -> None:
-    train(config(steps=400), tmp_path)
+def test_a_resumed_run_has_one_file_of_events(counting, tmp_path: Path) -> None:
     folder = tmp_path / NAME
-    assert len(list(folder.glob("events.out.tfevents.*"))) == 1
-    monkeypatch.setattr(os, "getpid", lambda: 1)
-    train(config(steps=600), tmp_path, resume=True)
-    assert len(list(folder.glob("events.out.tfevents.*"))) == 2
+    sizes = []
+    for steps in (400, 600):
+        train(config(steps=steps), tmp_path, resume=True)
+        [events_file] = folder.glob("events.out.tfevents.*")
+        sizes.append(events_file.stat().st_size)
+    train(config(steps=600), tmp_path / "straight")
+    [straight] = (tmp_path / "straight" / NAME).glob("events.out.tfevents.*")
+    assert sizes[0] < sizes[1] == straight.stat().st_size
 
 
 def test_without_tensorboardx_one_line_is_said(counting, tmp_path: Path, monkeypatch) -> None:

@@ -31,7 +31,7 @@ from grue.training.player import (
 )
 from grue.training.runs import read_runs
 from grue.training.stop import Stop
-from grue.training.train import RunResult
+from grue.training.trainer import RunResult
 
 TOP = 3
 """Records keep the estimates for so many commands."""

@@ -99,12 +99,7 @@ def read_runs(paths: Iterable[Path | str]) -> list[StoredRun]:
 
 def read_run(folder: Path) -> StoredRun:
     config, about = read_config(folder)
-    try:
-        table = metrics.columns(read_rows(folder), config)
-    except ValueError as error:
-        raise BrokenFileError(
-            f"{folder / METRICS} is damaged ({error}); train into another folder"
-        ) from None
+    table = metrics.columns(read_rows(folder), config)
     return StoredRun(config, config.seeds[0], table, folder, about)
 
 
@@ -160,7 +155,7 @@ def read_rows(folder: Path, until: int | None = None) -> list[MetricsRow]:
     for number, line in enumerate(lines, 1):
         try:
             row = json.loads(line)
-            fault = metrics.fault(row, config)
+            fault = metrics.fault(row, config, number)
         except UNREADABLE:
             row, fault = {}, "it is no row"
         if fault:
@@ -241,37 +236,38 @@ def check_same(folder: Path, config: TrainConfig, game_hash: str) -> None:
 
 
 class RunFolder:
-    """A run folder open for writing, locked against other processes."""
+    """A run folder, locked against other processes: first read, then written."""
 
     def __init__(self, path: Path, step: int, check: Callable[[], object] | None = None) -> None:
-        """Deletes the rows and checkpoints after a step. ``check`` runs under the lock."""
-        self.path = path
+        """Reads the rows up to a step; changes nothing. ``check`` runs under the lock."""
+        self.path, self.step = path, step
         self.checkpoints = path / CHECKPOINT
-        self.rows: list[MetricsRow] = []
+        self._metrics: BinaryIO | None = None
         self._events: Events | None = None
         self._lock = _locked(path)
         try:
             if check is not None:
                 check()
-            self._take_back(step)
-            self._metrics: BinaryIO = (path / METRICS).open("ab")
+            self.rows: list[MetricsRow] = read_rows(path, step)
+            check_rows(path, [row["step"] for row in self.rows], step)
         except BaseException:
             os.close(self._lock)
             raise
 
-    def _take_back(self, step: int) -> None:
-        self.rows = read_rows(self.path, step)
-        check_rows(self.path, [row["step"] for row in self.rows], step)
-        if step == 0:
+    def begin(self) -> RunFolder:
+        """Deletes the rows and checkpoints after the step, and opens the metrics for writing."""
+        if self.step == 0:
             self._keep_finished_rows()
         self.checkpoints.mkdir(exist_ok=True)
         checkpoint.remove_partial(self.path)
         checkpoint.remove_partial(self.checkpoints)
         # Checkpoints first: without its rows a checkpoint cannot be resumed.
         saved = checkpoint.saved_steps(self.checkpoints)
-        checkpoint.remove(self.checkpoints, [at for at in saved if at > step])
+        checkpoint.remove(self.checkpoints, [at for at in saved if at > self.step])
         lines = b"".join(map(_line, self.rows))
         write_atomically(self.path / METRICS, lambda file: file.write(lines))
+        self._metrics = (self.path / METRICS).open("ab")
+        return self
 
     def _keep_finished_rows(self) -> None:
         """Keeps a copy of the metrics of a finished run whose checkpoints were deleted."""
@@ -279,11 +275,12 @@ class RunFolder:
         if rows and rows[-1]["step"] >= config.steps:
             shutil.copyfile(self.path / METRICS, self.path / f"{METRICS}.old")
 
-    def write_events(self, step: int) -> None:
+    def write_events(self) -> None:
         """Starts to write TensorBoard events."""
-        self._events = Events(self.path, step)
+        self._events = Events(self.path, self.rows)
 
     def write(self, row: MetricsRow) -> None:
+        assert self._metrics is not None
         self._metrics.write(_line(row))
         self._metrics.flush()
         if self._events is not None:
@@ -291,6 +288,7 @@ class RunFolder:
 
     def save(self, step: int, tree: Any, notes: Mapping[str, Any]) -> None:
         """Writes a checkpoint, after the rows that belong to it."""
+        assert self._metrics is not None
         os.fsync(self._metrics.fileno())
         if self._events is not None:
             self._events.flush()
@@ -302,8 +300,9 @@ class RunFolder:
         checkpoint.remove(self.checkpoints, saved[: -checkpoint.KEPT])
 
     def close(self) -> None:
-        with suppress(OSError):
-            self._metrics.close()
+        if self._metrics is not None:
+            with suppress(OSError):
+                self._metrics.close()
         if self._events is not None:
             self._events.close()
         os.close(self._lock)
