@@ -133,9 +133,7 @@ def test_a_damaged_line_is_refused_by_its_number(folder: Path) -> None:
         assert f"metrics.jsonl, line 2 is damaged ({reason})" in str(caught.value)
     longer = json.dumps(row | {"heads": [*row["heads"], 0.5]})
     (folder / "metrics.jsonl").write_text("\n".join([lines[0], longer, lines[2]]) + "\n")
-    with pytest.raises(
-        grue.BrokenFileError, match=r"line 2 is damaged \(heads is .*, not a list of 5"
-    ):
+    with pytest.raises(grue.BrokenFileError, match=r"line 2 is damaged \(heads is "):
         read_run(folder)
 
 

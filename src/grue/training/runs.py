@@ -29,10 +29,11 @@ from grue.errors import BrokenFileError, GrueError, NotRegisteredError, UsageErr
 from grue.files import PARTIAL, sync_folder, write_atomically
 from grue.games.gamefile import SUFFIX
 from grue.training import checkpoint, metrics
+from grue.training.algorithm import PartOfRow, Run
 from grue.training.config import TrainConfig
 from grue.training.events import Events
 from grue.training.metrics import MetricsRow
-from grue.training.programs import build, noted_explorers, parameters_of
+from grue.training.programs import Built, build, noted_explorers, parameters_of
 
 CONFIG, METRICS, CHECKPOINT = "config.json", "metrics.jsonl", "checkpoint"
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
@@ -115,11 +116,21 @@ def load_state(folder: Path | str) -> tuple[Environment, Agent, AgentState, RunP
     explorers = noted_explorers(notes)
     built = build(config, notes["heads"], False, explorers)
     parameters = parameters_of(config, explorers)
-    template = jax.eval_shape(built.program.init, jnp.int32(0), parameters)
+    template = saved_form(built, config, steps[-1], jnp.int32(0), parameters)
     run = jax.tree.map(jnp.array, checkpoint.load(path, template))
     run = checkpoint.with_keys(run, template)
     # Not the stored parameters: a custom gate's number depends on what else is registered.
     return built.env, built.agent, run.agent, parameters, steps[-1]
+
+
+def saved_form(
+    built: Built, config: TrainConfig, step: int, seeds: Any, parameters: RunParameters
+) -> Run | PartOfRow:
+    """The shapes of the checkpoint of a step: within a row it has the row's sums too."""
+    run = jax.eval_shape(built.program.init, seeds, parameters)
+    if step % config.metrics_every == 0:
+        return run
+    return PartOfRow(*run, jax.eval_shape(built.program.no_sums, run))
 
 
 def read_config(folder: Path) -> tuple[TrainConfig, dict[str, Any]]:
@@ -168,10 +179,10 @@ def read_rows(folder: Path, until: int | None = None) -> list[MetricsRow]:
     return rows
 
 
-def check_rows(folder: Path, steps: Sequence[int], step: int) -> None:
-    """The rows must end at the checkpoint's step."""
+def check_rows(folder: Path, config: TrainConfig, steps: Sequence[int], step: int) -> None:
+    """The rows must reach the checkpoint's step, but for a row that has only begun there."""
     last = steps[-1] if steps else 0
-    if last != step:
+    if last != step - step % config.metrics_every:
         raise BrokenFileError(
             f"{folder / METRICS} ends at step {last}, before the checkpoint of step {step}; "
             "train into another folder"
@@ -249,7 +260,7 @@ class RunFolder:
             if check is not None:
                 check()
             self.rows: list[MetricsRow] = read_rows(path, step)
-            check_rows(path, [row["step"] for row in self.rows], step)
+            check_rows(path, read_config(path)[0], [row["step"] for row in self.rows], step)
         except BaseException:
             os.close(self._lock)
             raise

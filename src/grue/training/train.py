@@ -10,7 +10,7 @@ from pathlib import Path
 import jax
 
 from grue.errors import UsageError
-from grue.training import checkpoint, events, runs
+from grue.training import checkpoint, events, memory, runs
 from grue.training.config import TrainConfig
 from grue.training.groups import Member, plan
 from grue.training.programs import check_trainable, game_of, hosting, resolved
@@ -76,7 +76,11 @@ def train_all(
         stop = opened.enter_context(Stop(out is not None))
         groups = plan(members, together, one_program)
         trainers = [Trainer(group, stop, progress, checkpoint_seconds) for group in groups]
-        # All is read before anything is written. The first does it itself, as it begins.
+        # All is checked before anything is written. The first reads its runs as it begins.
+        for group in groups:
+            memory.check_fits(
+                group.members[0].config, group.heads, len(group.members), group.explorers
+            )
         for trainer in trainers[1:]:
             trainer.check()
         for trainer in trainers:

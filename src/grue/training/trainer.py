@@ -22,10 +22,11 @@ from grue.agents.agent import Agent, AgentState, RunParameters
 from grue.engine.environment import Environment
 from grue.errors import GrueError, is_out_of_memory, out_of_memory
 from grue.training import checkpoint, events, metrics, runs
-from grue.training.algorithm import Run
+from grue.training.algorithm import PartOfRow, Run, Sums
 from grue.training.config import TrainConfig
 from grue.training.groups import Group, Member
 from grue.training.metrics import MetricsRow
+from grue.training.pieces import Pieces
 from grue.training.programs import (
     Built,
     Explorers,
@@ -36,7 +37,7 @@ from grue.training.programs import (
     parameters_of,
 )
 from grue.training.provenance import about as provenance
-from grue.training.runs import Curves, RunFolder
+from grue.training.runs import Curves, RunFolder, saved_form
 from grue.training.stop import Stop
 
 Trained = tuple[Environment, Agent, AgentState, RunParameters, int]
@@ -113,10 +114,10 @@ class Trainer:
             try:
                 read = self._read_folders(stack)
                 built = build(*self._program)
-                run = self._load(built, read)
+                start = self._load(built, read)
                 # From here on folders are changed.
                 self._begin_folders(read, stack)
-                run = self._loop(built, run)
+                run = self._loop(built, *start)
             except Exception as error:
                 self._remove_blank()
                 if is_out_of_memory(error):
@@ -129,25 +130,22 @@ class Trainer:
         """The arguments of ``build``."""
         return self.config, self.group.heads, self.many, self.group.explorers
 
-    def _loop(self, built: Built, run: Run) -> Run:
-        config, program, step = self.config, built.program, self.group.step
-        every, target_every = config.metrics_every, config.target_every
+    def _loop(self, built: Built, run: Run, sums: Sums | None) -> Run:
+        """Trains row after row; ``sums`` are those of a row that has begun already."""
+        config, step, every = self.config, self.group.step, self.config.metrics_every
         saved_at, pause = time.monotonic(), self.checkpoint_seconds
+        none, pieces = built.program.no_sums(run), Pieces(config)
         self.progress.begin(self.group.names, step, config.steps)
         while step < config.steps:
-            learn = step >= config.learning_starts
-            run, sums = program.advance(run, jnp.int32(step), learn, every)
-            step += every
-            # The program itself copies targets only if target_every divides metrics_every.
-            if learn and every < target_every and step % target_every == 0:
-                run = program.copy_to_target(run)
-            counted = jax.device_get(sums)
-            for note in built.env.notes():
-                self.progress.say(note)
-            built.env.check()
-            self._add_rows(step, counted)
-            over = step == config.steps
-            begun = time.monotonic()
+            end = step - step % every + every
+            sums = none if sums is None else sums
+            while step < end:
+                run, sums, step = self._piece(built, pieces, run, sums, step)
+                if self.stop.asked and step < end:
+                    self._save(step, run, sums)
+                    raise Interrupted(step, config.steps)
+            self._add_rows(step, jax.device_get(sums))
+            sums, over, begun = None, step == config.steps, time.monotonic()
             if over or self.stop.asked or begun - saved_at >= pause:
                 self._save(step, run)
                 saved_at = time.monotonic()
@@ -156,23 +154,43 @@ class Trainer:
                 raise Interrupted(step, config.steps)
         return run
 
-    def _load(self, built: Built, read: Sequence[RunFolder | None]) -> Run:
-        """The state of all runs at the group's step: initial, or loaded from checkpoints."""
+    def _piece(
+        self, built: Built, pieces: Pieces, run: Run, sums: Sums, step: int
+    ) -> tuple[Run, Sums, int]:
+        """Trains for about a second, and returns the step that it ends at."""
+        config, begun, steps = self.config, time.monotonic(), pieces.next(step)
+        learn = step >= config.learning_starts
+        run, sums = built.program.advance(run, jnp.int32(step), learn, steps, sums)
+        if learn and (step + steps) % config.target_every == 0:
+            run = built.program.copy_to_target(run)
+        jax.block_until_ready(sums)
+        pieces.took(steps, time.monotonic() - begun)
+        for note in built.env.notes():
+            self.progress.say(note)
+        built.env.check()
+        return run, sums, step + steps
+
+    def _load(self, built: Built, read: Sequence[RunFolder | None]) -> tuple[Run, Sums | None]:
+        """The state of all runs at the group's step: initial, or loaded from checkpoints.
+
+        With it the sums of a row that has begun.
+        """
         parameters = [parameters_of(member.config, self.group.explorers) for member in self.members]
         seeds = [jnp.int32(member.config.seeds[0]) for member in self.members]
         start = self._joined([seeds, parameters], jnp.stack)
         if self.group.step == 0:
-            return built.program.init(*start)
-        template = jax.eval_shape(built.program.init, *start)
+            return built.program.init(*start), None
+        template = saved_form(built, self.config, self.group.step, *start)
         one = jax.eval_shape(lambda run: self._of_run(0, run), template)
         loaded = [
             checkpoint.load(checkpoint.path_of(folder.checkpoints, self.group.step), one)
             for folder in read
             if folder is not None
         ]
-        run = jax.tree.map(jnp.array, self._joined([loaded], np.stack)[0])
+        found = jax.tree.map(jnp.array, self._joined([loaded], np.stack)[0])
+        found = checkpoint.with_keys(found, template)
         # A custom gate's number depends on what else is registered, so it is not loaded.
-        return checkpoint.with_keys(run, template)._replace(parameters=start[1])
+        return Run(start[1], *found[1 : len(Run._fields)]), getattr(found, "sums", None)
 
     def _joined(self, lists: Sequence[Sequence[Any]], stack: Any) -> list[Any]:
         """Stacks the trees of the runs into one tree."""
@@ -195,11 +213,15 @@ class Trainer:
                     self.folders[number].write(row)
         self.progress.update(step, [rows[-1] for rows in self.rows])
 
-    def _save(self, step: int, run: Run) -> None:
-        """Writes a checkpoint of every run. Old ones are deleted only after that."""
+    def _save(self, step: int, run: Run, sums: Sums | None = None) -> None:
+        """Writes a checkpoint of every run. Old ones are deleted only after that.
+
+        ``sums`` are those of a row that has begun.
+        """
         if not self.folders:
             return
-        tree = jax.device_get(checkpoint.without_keys(run))
+        whole = run if sums is None else PartOfRow(*run, sums)
+        tree = jax.device_get(checkpoint.without_keys(whole))
         notes = {
             "heads": self.group.heads,
             "explorers": explorer_notes(self.group.explorers),
@@ -258,7 +280,8 @@ class Trainer:
         for member in self.members:
             assert member.folder is not None
             run = runs.read_run(member.folder)
-            runs.check_rows(member.folder, run.metrics["step"].tolist(), self.config.steps)
+            steps = run.metrics["step"].tolist()
+            runs.check_rows(member.folder, run.config, steps, self.config.steps)
             found[member.name] = RunResult(run.config, run.seed, run.metrics, member.folder)
         return found
 
