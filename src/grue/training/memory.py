@@ -83,7 +83,7 @@ def _smaller(config: TrainConfig) -> Mapping[str, TrainConfig]:
     return found
 
 
-def told(count: float) -> str:
+def told(count: int | float) -> str:
     """Bytes for people."""
     for unit in ("bytes", "kB", "MB", "GB", "TB"):
         if count < 1000 or unit == "TB":
@@ -145,6 +145,10 @@ def free_bytes() -> int | None:
         stats = device.memory_stats() or {}
         limit = stats.get("bytes_limit")
         return None if limit is None else limit - stats.get("bytes_in_use", 0)
+    return free_host_bytes()
+
+
+def free_host_bytes() -> int | None:
     known = [found for found in (_of_machine(), _of_group(), _of_process()) if found is not None]
     return min(known, default=None)
 

@@ -25,8 +25,14 @@ import numpy as np
 
 from grue.agents.agent import Agent, AgentState, RunParameters
 from grue.engine.environment import Environment
-from grue.errors import BrokenFileError, GrueError, NotRegisteredError, UsageError
-from grue.files import PARTIAL, sync_folder, write_atomically
+from grue.errors import (
+    BrokenFileError,
+    GrueError,
+    NoCheckpointError,
+    NotRegisteredError,
+    UsageError,
+)
+from grue.files import PARTIAL, Walk, read_plain, sync_folder, write_atomically
 from grue.games.gamefile import SUFFIX
 from grue.training import checkpoint, metrics
 from grue.training.algorithm import PartOfRow, Run
@@ -88,14 +94,19 @@ def read_runs(paths: Iterable[Path | str]) -> list[StoredRun]:
     """Reads run folders, and all run folders below other folders."""
     found: list[StoredRun] = []
     for path in map(Path, paths):
-        folders = _run_folders(path)
-        if not folders:
-            raise UsageError(
-                f"{path} is no run folder and holds none: a run folder has a {CONFIG}, "
-                "and grue train makes it"
-            )
-        found += map(read_run, folders)
+        found += map(read_run, some_run_folders(path))
     return found
+
+
+def some_run_folders(path: Path) -> list[Path]:
+    """As ``run_folders``, but it is an error if there is none."""
+    folders = run_folders(path)
+    if not folders:
+        raise UsageError(
+            f"{path} is no run folder and holds none: a run folder has a {CONFIG}, "
+            "and grue train makes it"
+        )
+    return folders
 
 
 def read_run(folder: Path) -> StoredRun:
@@ -110,7 +121,7 @@ def load_state(folder: Path | str) -> tuple[Environment, Agent, AgentState, RunP
     config, _ = read_config(folder)
     steps = checkpoint.saved_steps(folder / CHECKPOINT)
     if not steps:
-        raise GrueError(f"{folder} has no checkpoint yet; train it first")
+        raise NoCheckpointError(f"{folder} has no checkpoint yet; train it first")
     path = checkpoint.path_of(folder / CHECKPOINT, steps[-1])
     notes = checkpoint.read_header(path)
     explorers = noted_explorers(notes)
@@ -136,7 +147,7 @@ def saved_form(
 def read_config(folder: Path) -> tuple[TrainConfig, dict[str, Any]]:
     path = folder / CONFIG
     try:
-        values = json.loads(path.read_bytes())
+        values = json.loads(read_plain(path))
         about = values.pop("about")
         if not isinstance(about, dict):
             raise ValueError("'about' is not an object")
@@ -158,7 +169,7 @@ def read_rows(folder: Path, until: int | None = None) -> list[MetricsRow]:
     """The rows of metrics, up to a step. An unfinished last line is left out."""
     path = folder / METRICS
     try:
-        lines = path.read_bytes().split(b"\n")[:-1]
+        lines = read_plain(path).split(b"\n")[:-1]
     except FileNotFoundError:
         return []
     config = read_config(folder)[0]
@@ -189,12 +200,12 @@ def check_rows(folder: Path, config: TrainConfig, steps: Sequence[int], step: in
         )
 
 
-def _run_folders(path: Path) -> list[Path]:
+def run_folders(path: Path, walk: Walk | None = None) -> list[Path]:
+    """The folder if it is a run folder, else those below it."""
     if (path / CONFIG).is_file():
         return [path]
-    inside = sorted(path.iterdir()) if path.is_dir() else []
-    whole = [each for each in inside if not (each.name[0] == "." or each.name.endswith(PARTIAL))]
-    return [folder for each in whole for folder in _run_folders(each)]
+    walk = Walk(path) if walk is None else walk
+    return [folder for each in walk.inside(path) for folder in run_folders(each, walk)]
 
 
 # Writing
