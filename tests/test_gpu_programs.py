@@ -41,7 +41,7 @@ def test_training_is_lowered_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_compiler_knows_its_options(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert select.compilation() == (1, None)
+    assert select.compilation() == (1, None, False)
     monkeypatch.setattr(select, "_has_gpu", lambda: True)
     options = select.compilation().options
     assert options

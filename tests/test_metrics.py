@@ -55,8 +55,8 @@ def test_the_columns_of_an_agent() -> None:
     learned = ("q_loss", "classifier_loss", "classifier_accuracy", "precision", "recall")
     row = make_row(TABULAR, 100, sums(), 1, [])
     assert tuple(row) == tuple(name for name in COLUMNS if name not in learned)
-    assert fault(row, TABULAR) == ""
-    assert fault(row, CONFIG) == "q_loss is missing"
+    assert fault(row, TABULAR, 1) == ""
+    assert fault(row, CONFIG, 1) == "q_loss is missing"
     assert tuple(metrics.columns([row], TABULAR)) == tuple(row)
     assert metrics.averaged(CONFIG) == [
         *("score", "fraction", *learned, "candidates", "admissible_commands", "admissible")
@@ -75,12 +75,16 @@ def test_the_columns_of_an_agent() -> None:
         ("score", None, ""),
         ("score", "x", "score is 'x'"),
         ("q_loss", float("inf"), "q_loss is inf"),
-        ("heads", [0.5, None], ""),
+        ("heads", [0.5, None, 0.5, 0, 0], ""),
+        ("heads", [0.5, 0.5], "heads is [0.5, 0.5], not a list of 5"),
+        ("heads", 1.0, "heads is 1.0, not a list of 5"),
+        ("step", 200, "its step is 200, not 100: a line is missing or of another run"),
+        ("seed", 1, "its seed is 1, not 0: a line is missing or of another run"),
         ("heads", [0.5, "x"], "heads is [0.5, 'x']"),
     ],
 )
 def test_rows_that_are_damaged(name: str, value: Any, why: str) -> None:
-    assert fault({**rows(1)[0], name: value}, CONFIG) == why
+    assert fault({**rows(1)[0], name: value}, CONFIG, 1) == why
 
 
 def test_spans_of_declared_columns() -> None:
@@ -175,31 +179,30 @@ def read_events(path: Path) -> list[Any]:
 
 
 def test_events(tmp_path: Path) -> None:
-    events = Events(tmp_path, 300)
-    for row in rows(5)[3:]:
+    (tmp_path / "events.out.tfevents.0.old").write_text("of a killed process")
+    events = Events(tmp_path, rows(4)[3:])
+    for row in rows(5)[4:]:
         events.add(row)
     events.close()
     (path,) = tmp_path.iterdir()
     assert path.name.startswith("events.out.tfevents.")
     assert path.name.endswith(f".{os.getpid()}")
-    version, start, first, second = read_events(path)
+    version, first, second = read_events(path)
     assert version.file_version == "brain.Event:2"
-    # All that an earlier file holds after step 300 is hidden.
-    assert (start.step, start.session_log.status) == (301, start.session_log.START)
     assert (first.step, second.step) == (400, 500)
     values = {value.tag: value.simple_value for value in first.summary.value}
     assert values["score"] == 7.5
-    assert values["head 1"] == 0.25
+    assert values["head 2"] == 0.25
     assert set(values) == {
         *(set(COLUMNS) - {"step", "seed", "heads"}),
-        *(f"head {i}" for i in range(5)),
+        *(f"head {i}" for i in range(1, 6)),
     }
 
 
 def test_nulls_are_no_events(tmp_path: Path) -> None:
-    events = Events(tmp_path, 0)
+    events = Events(tmp_path, [])
     events.add(rows(1, episodes=0)[0])
     events.close()
-    tags = {value.tag for value in read_events(next(tmp_path.iterdir()))[2].summary.value}
+    tags = {value.tag for value in read_events(next(tmp_path.iterdir()))[1].summary.value}
     assert "score" not in tags
     assert "candidates" in tags

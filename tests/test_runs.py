@@ -25,7 +25,7 @@ from grue.training.metrics import MetricsRow, make_row
 from grue.training.programs import build, parameters_of, resolved
 from grue.training.provenance import about, commit_of
 from grue.training.runs import RunFolder, create, read_rows, read_run, read_runs, run_name
-from grue.training.train import _check_unchanged
+from grue.training.trainer import _check_unchanged
 
 # Names
 
@@ -65,7 +65,7 @@ def names(folder: Path) -> set[str]:
 
 def fill(folder: Path, number: int, save_at: tuple[int, ...] = ()) -> None:
     """Writes rows and checkpoints."""
-    writer = RunFolder(folder, 0)
+    writer = RunFolder(folder, 0).begin()
     for row in rows(number):
         writer.write(row)
         if row["step"] in save_at:
@@ -133,7 +133,7 @@ def test_a_damaged_line_is_refused_by_its_number(folder: Path) -> None:
         assert f"metrics.jsonl, line 2 is damaged ({reason})" in str(caught.value)
     longer = json.dumps(row | {"heads": [*row["heads"], 0.5]})
     (folder / "metrics.jsonl").write_text("\n".join([lines[0], longer, lines[2]]) + "\n")
-    with pytest.raises(grue.BrokenFileError, match=r"metrics\.jsonl is damaged"):
+    with pytest.raises(grue.BrokenFileError, match=r"line 2 is damaged \(heads is "):
         read_run(folder)
 
 
@@ -146,7 +146,7 @@ def test_a_folder_is_taken_back_to_a_step(folder: Path) -> None:
     with (folder / "metrics.jsonl").open("ab") as file:
         file.write(b'{"step": 6')
 
-    writer = RunFolder(folder, 300)
+    writer = RunFolder(folder, 300).begin()
     assert writer.rows == rows(3)
     assert checkpoint.saved_steps(folder / "checkpoint") == [200, 300]
     assert names(folder) == {"config.json", "checkpoint", "metrics.jsonl"}
@@ -165,19 +165,19 @@ def test_rows_that_a_checkpoint_needs_must_be_there(folder: Path) -> None:
     fill(folder, 2, save_at=(200,))
     with pytest.raises(grue.BrokenFileError, match="ends at step 200, before the checkpoint of"):
         RunFolder(folder, 300)
-    RunFolder(folder, 200).close()  # The refusal gave the lock back and changed nothing.
+    RunFolder(folder, 200).begin().close()  # The refusal gave the lock back and changed nothing.
     assert read_rows(folder) == rows(2)
 
 
 def test_one_process_at_a_time(folder: Path) -> None:
-    writer = RunFolder(folder, 0)
+    writer = RunFolder(folder, 0).begin()
     code = "import sys; from grue.training.runs import RunFolder; RunFolder({!r}, 0)"
     code = f"from pathlib import Path; {code.format(folder)}".replace("PosixPath", "Path")
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.returncode == 1
     assert f"another process is training in {folder}; wait for it or stop it" in result.stderr
     writer.close()
-    RunFolder(folder, 0).close()
+    RunFolder(folder, 0).begin().close()
 
 
 def test_a_folder_that_is_not_as_it_was_is_not_touched(folder: Path) -> None:
@@ -186,7 +186,7 @@ def test_a_folder_that_is_not_as_it_was_is_not_touched(folder: Path) -> None:
 
     def refuse() -> None:
         with pytest.raises(grue.GrueError, match="another process"):
-            RunFolder(folder, 0).close()  # The check is made with the lock held.
+            RunFolder(folder, 0).begin().close()  # The check is made with the lock held.
         raise grue.GrueError("it has changed")
 
     with pytest.raises(grue.GrueError, match="it has changed"):
@@ -195,7 +195,7 @@ def test_a_folder_that_is_not_as_it_was_is_not_touched(folder: Path) -> None:
     assert checkpoint.saved_steps(folder / "checkpoint") == [300]
     with pytest.raises(grue.UsageError, match="another process has just created it"):
         create(folder, CONFIG, ABOUT)
-    RunFolder(folder, 300).close()
+    RunFolder(folder, 300).begin().close()
 
 
 def test_what_another_process_trained_meanwhile_is_seen(folder: Path, monkeypatch) -> None:
@@ -209,11 +209,11 @@ def test_what_another_process_trained_meanwhile_is_seen(folder: Path, monkeypatc
 def test_rows_of_a_finished_run_without_a_checkpoint_are_kept(folder: Path) -> None:
     fill(folder, 8)
     before = (folder / "metrics.jsonl").read_bytes()
-    RunFolder(folder, 0).close()
+    RunFolder(folder, 0).begin().close()
     assert (folder / "metrics.jsonl.old").read_bytes() == before
     fill(folder, 7)  # Killed before its first checkpoint: the same rows will come again.
     (folder / "metrics.jsonl.old").unlink()
-    RunFolder(folder, 0).close()
+    RunFolder(folder, 0).begin().close()
     assert names(folder) == {"config.json", "checkpoint", "metrics.jsonl"}
 
 
@@ -368,11 +368,11 @@ def test_random_rows_keep_every_digit(folder: Path, rng: random.Random) -> None:
     for i in range(1, 50):
         told = sums(episodes=rng.randrange(3), score=rng.random(), candidates=rng.random() * 1e4)
         made.append(make_row(CONFIG, 100 * i, told, 5, made))
-    writer = RunFolder(folder, 0)
+    writer = RunFolder(folder, 0).begin()
     for row in made:
         writer.write(row)
     writer.close()
     before = (folder / "metrics.jsonl").read_bytes()
-    RunFolder(folder, 4900).close()
+    RunFolder(folder, 4900).begin().close()
     assert (folder / "metrics.jsonl").read_bytes() == before
     assert read_rows(folder) == made

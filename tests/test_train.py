@@ -24,14 +24,15 @@ from grue.agents.agent import AgentState, RunParameters
 from grue.agents.deep import METRICS
 from grue.agents.registry import Setup
 from grue.cli import entry
-from grue.training import events
-from grue.training import train as host
+from grue.training import events, pieces
+from grue.training import trainer as host
 from grue.training.algorithm import Program, Run, Sums
 from grue.training.checkpoint import saved_steps
 from grue.training.metrics import MetricsRow
 from grue.training.programs import Built, game_of, program_key
 from grue.training.progress import Display
-from grue.training.train import Interrupted, _pause, train, train_all
+from grue.training.train import Interrupted, train, train_all
+from grue.training.trainer import _pause
 
 # The host's loop, around a program that only counts
 
@@ -55,20 +56,24 @@ class Counting:
         env = game_of(config)
         key = program_key(config)
         agent = key.make(Setup(env, key.settings, key.gates, heads, explorers))
-        return Built(env, agent, Program(self.init, self.advance, self.copy_to_target))
+        program = Program(self.init, self.advance, self.copy_to_target, self.no_sums)
+        return Built(env, agent, program)
 
     def init(self, seed: Any, parameters: RunParameters) -> Run:
         keys = jax.vmap(jax.random.key)(seed) if seed.ndim else jax.random.key(seed)
         weights = jnp.zeros((*seed.shape, 3)) + seed[..., None]
         return Run(parameters, keys, keys, AgentState(weights, ()), ())  # type: ignore
 
-    def advance(self, run: Run, step: Any, learn: bool, steps: int) -> tuple[Run, Sums]:
+    def advance(self, run: Run, step: Any, learn: bool, steps: int, sums: Sums) -> tuple[Run, Sums]:
         self.calls.append((int(step), learn, steps))
         weights = run.agent.learned + jnp.array([steps, steps * learn, 0])
-        one = jnp.ones(weights.shape[:-1])
+        following = run._replace(agent=run.agent._replace(learned=weights))
+        return following, jax.tree.map(lambda leaf: leaf + 1, sums)
+
+    def no_sums(self, run: Run) -> Sums:
+        none = jnp.zeros(run.agent.learned.shape[:-1])
         counted = (*COUNTED, *(metric.name for metric in METRICS))
-        sums = {**dict.fromkeys(counted, one), "heads": jnp.ones((*one.shape, 5))}
-        return run._replace(agent=run.agent._replace(learned=weights)), sums
+        return {**dict.fromkeys(counted, none), "heads": jnp.zeros((*none.shape, 5))}
 
     def copy_to_target(self, run: Run) -> Run:
         self.copies.append(len(self.calls))
@@ -79,6 +84,7 @@ class Counting:
 def counting(monkeypatch: pytest.MonkeyPatch) -> Counting:
     program = Counting()
     monkeypatch.setattr(host, "build", program.build)
+    monkeypatch.setattr(pieces, "FIRST_CYCLES", 10**6)  # A row is one piece.
     return program
 
 
@@ -90,7 +96,7 @@ def test_learning_starts_with_a_row(counting: Counting) -> None:
         (400, True, 200),
         (600, True, 200),
     ]
-    assert counting.copies == []  # advance copies by itself.
+    assert counting.copies == [3, 4]
 
 
 def test_targets_that_are_copied_less_often_than_rows_end(counting: Counting) -> None:
@@ -220,13 +226,16 @@ def test_a_full_disk(where: str, counting, tmp_path: Path, monkeypatch, capsys) 
     same(folder, tmp_path / "straight" / NAME)
 
 
-def test_events_are_written_anew_for_every_process(counting, tmp_path: Path, monkeypatch) -> None:
-    train(config(steps=400), tmp_path)
+def test_a_resumed_run_has_one_file_of_events(counting, tmp_path: Path) -> None:
     folder = tmp_path / NAME
-    assert len(list(folder.glob("events.out.tfevents.*"))) == 1
-    monkeypatch.setattr(os, "getpid", lambda: 1)
-    train(config(steps=600), tmp_path, resume=True)
-    assert len(list(folder.glob("events.out.tfevents.*"))) == 2
+    sizes = []
+    for steps in (400, 600):
+        train(config(steps=steps), tmp_path, resume=True)
+        [events_file] = folder.glob("events.out.tfevents.*")
+        sizes.append(events_file.stat().st_size)
+    train(config(steps=600), tmp_path / "straight")
+    [straight] = (tmp_path / "straight" / NAME).glob("events.out.tfevents.*")
+    assert sizes[0] < sizes[1] == straight.stat().st_size
 
 
 def test_without_tensorboardx_one_line_is_said(counting, tmp_path: Path, monkeypatch) -> None:

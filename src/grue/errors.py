@@ -32,6 +32,10 @@ class BrokenFileError(GrueError):
     """A file exists but is invalid."""
 
 
+class NoCheckpointError(GrueError):
+    """A run has no checkpoint yet."""
+
+
 class CannotCompileError(GrueError):
     """The compiler does not support the game. It can still be played hosted."""
 

@@ -32,7 +32,9 @@ class DeepSettings(ReplaySettings):
     activation: str = setting(
         "elu", "activation of the hidden units; with relu heads die", choices=ACTIVATIONS
     )
-    heads: int | None = setting(None, "K; by default 1 for drqn and 5 for sc", above=0)
+    heads: int | None = setting(
+        None, "K; by default 1 for drqn and 5 for sc", above=0, most=contexts.CAPACITY
+    )
     positive_fraction: float = setting(
         0.25, "τ_p: share of the batch from episodes with a positive reward", least=0, most=1
     )

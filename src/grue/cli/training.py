@@ -21,10 +21,11 @@ from grue.cli.options import (
     StoryPath,
     print_table,
 )
-from grue.errors import StoppedError, UsageError
+from grue.errors import GrueError, NoCheckpointError, StoppedError, UsageError
 
 if TYPE_CHECKING:
     from grue.training.config import TrainConfig
+    from grue.training.evaluate import RunEvaluation
     from grue.training.train import RunResult
 
 SETTING = ("setting", "default", "description")
@@ -143,21 +144,37 @@ def eval_(
     """Play with trained agents: greedily, and with the ε that training ended on."""
     from rich.console import Console
 
-    from grue.cli.transcript import print_lines, tell
     from grue.training import evaluate
 
     with Console(stderr=True).status("Playing"):
-        played = list(evaluate.evaluate_runs(folder, episodes, seed, greedy))
+        found = list(evaluate.evaluate_runs(folder, episodes, seed, greedy))
+    played = [one for one in found if not isinstance(one, GrueError)]
+    failed = [one for one in found if isinstance(one, GrueError)]
+    for error in failed if played else ():
+        print(f"grue: left out: {error}", file=sys.stderr)
     for note in (note for run in played for note in run.notes):
         print(note, file=sys.stderr)
-    if as_json:
+    if as_json and played:
         print(json.dumps([run.to_json(transcript) for run in played], indent=2))
-        return
+    elif played:
+        _show(played, transcript)
+    # A run that has only begun is no failure.
+    broken = [one for one in failed if not isinstance(one, NoCheckpointError) or not played]
+    if broken:
+        raise GrueError(f"{len(broken)} of {len(found)} runs cannot be played: {broken[0]}")
+
+
+def _show(played: Sequence[RunEvaluation], transcript: bool) -> None:
+    from rich.console import Console
+
+    from grue.cli.transcript import print_lines, tell
+    from grue.training.evaluate import COLUMNS as PLAYED
+
     if transcript:
         replace_unreadable(sys.stdout)
         for run in played:
             print_lines([(run.name, "bold"), *tell(run.greedy), ("", None)], Console(emoji=False))
-    print_table(evaluate.COLUMNS, [row for run in played for row in run.rows()])
+    print_table(PLAYED, [row for run in played for row in run.rows()])
 
 
 # The options of grue train

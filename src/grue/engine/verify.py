@@ -7,6 +7,7 @@ set is tried from the state at hand, on both sides.
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -23,6 +24,7 @@ from grue.engine.hosted import HostedState
 from grue.engine.hosted_textworld import HostedEnv
 from grue.engine.make import compiled
 from grue.engine.step import Step
+from grue.errors import UsageError
 from grue.games.game import Game
 from grue.games.registry import load_textworld
 from grue.games.tokens import squeeze
@@ -30,6 +32,9 @@ from grue.processes import stop_with_parent
 
 FIELDS = ("reward", "score", "terminated", "truncated", "admissible")
 TURNS_SHOWN = 4
+JOBS_PER_CORE = 4
+LEAST_SHARE = 100
+"""Steps that are worth a process of their own."""
 SWEEP_SHARE = 8
 """One step in so many is part of a sweep over all commands."""
 
@@ -213,6 +218,10 @@ def verify(
     tick: Callable[[int], None] | None = None,
 ) -> Report:
     """Compares a game's two engines; with several jobs, in as many processes."""
+    most = JOBS_PER_CORE * len(os.sched_getaffinity(0))
+    if jobs > most:
+        raise UsageError(f"--jobs is at most {most} here, {JOBS_PER_CORE} for a core, not {jobs}")
+    jobs = min(jobs, max(steps // LEAST_SHARE, 1))
     if jobs == 1:
         return Verifier(load_textworld(name)).run(steps, seed, tick)
     # A forked process would share locks that JAX's threads hold.

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from grue.agents.registry import nearest
 from grue.errors import GrueError, UsageError
+from grue.files import read_plain
 
 Entry = TypeVar("Entry")
 
@@ -24,8 +25,8 @@ def shipped(name: str) -> Path:
 
 def read_toml(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text())
-    except (OSError, ValueError) as error:
+        return tomllib.loads(read_plain(path).decode())
+    except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{path} cannot be read as TOML ({error}); give another file") from None
 
 

@@ -20,7 +20,7 @@ from grue.agents.catalogue import AGENTS, GATES
 from grue.errors import BrokenFileError, NotRegisteredError, UsageError
 from grue.experiments.conditions import Condition
 from grue.experiments.thinning import first_solved, first_win, stacked, thin
-from grue.files import PARTIAL, write_atomically
+from grue.files import Walk, read_plain, write_atomically
 from grue.training.config import TrainConfig
 from grue.training.metrics import columns_of, whole
 from grue.training.runs import CONFIG, UNREADABLE, Curves, name_parts, read_run
@@ -303,9 +303,9 @@ def read_records(paths: Iterable[Path | str]) -> list[Record]:
     return merged(found)
 
 
-def records_in(path: Path) -> list[Record]:
+def records_in(path: Path, walk: Walk | None = None) -> list[Record]:
     """The records in a file or folder; a folder may hold none."""
-    if path.is_file():
+    if path.exists() and not path.is_dir():
         values = _load(path)
         if not _is_record(values):
             raise UsageError(f"{path} is not a record; grue reproduce writes records")
@@ -313,11 +313,10 @@ def records_in(path: Path) -> list[Record]:
     if (path / CONFIG).is_file():
         return merged([record_of([read_run(path)])])
     found: list[Record] = []
-    for inner in sorted(path.iterdir()) if path.is_dir() else ():
-        if inner.name.startswith(".") or inner.name.endswith(PARTIAL):
-            continue
+    walk = Walk(path) if walk is None else walk
+    for inner in walk.inside(path):
         if inner.is_dir():
-            found += records_in(inner)
+            found += records_in(inner, walk)
         elif inner.suffix == ".json" and _is_record(values := _load(inner)):
             found.append(_from_json(values, inner))
     return merged(found)
@@ -325,7 +324,7 @@ def records_in(path: Path) -> list[Record]:
 
 def _load(path: Path) -> Any:
     try:
-        return json.loads(path.read_bytes())
+        return json.loads(read_plain(path))
     except (ValueError, RecursionError) as error:
         raise BrokenFileError(
             f"{path} cannot be read as JSON ({error}); restore it, or move it out of the folder"

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from grue.errors import BrokenFileError, UsageError
+from grue.files import read_plain
 from grue.games.playable import DEFAULT_EPISODE_STEPS, Knowledge, Playable, Subtask
 from grue.games.tokens import StoryVocabulary
 from grue.games.zmachine.header import read_story
@@ -73,8 +74,8 @@ class Game(Playable):
     @property
     def digest(self) -> str:
         """Of the current story and ``.json``."""
-        digest = hashlib.sha256(self.story.read_bytes())
-        digest.update(self.story.with_suffix(".json").read_bytes())
+        digest = hashlib.sha256(read_plain(self.story))
+        digest.update(read_plain(self.story.with_suffix(".json")))
         return digest.hexdigest()
 
     @cached_property
@@ -213,14 +214,14 @@ def read_textworld_game(story: Path, name: str | None = None) -> Game:
     read_story(story)
     path = story.with_suffix(".json")
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(read_plain(path).decode())
     except FileNotFoundError:
         raise UsageError(
             f"{story} has no {path.name} beside it; copy the .json that TextWorld wrote next to it"
         ) from None
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BrokenFileError(f"{path} is not a TextWorld game file: {error}") from None
     for key in ("world", "quests", "infos", "KB"):
         if not isinstance(data, dict) or key not in data:

@@ -6,6 +6,7 @@ story and game file that it was compiled from, and everything that is not an arr
 
 from __future__ import annotations
 
+import hashlib
 import json
 import struct
 import zipfile
@@ -19,11 +20,14 @@ from typing import Any
 import numpy as np
 
 from grue.errors import BrokenFileError, GrueError, UsageError
-from grue.files import write_atomically
+from grue.files import open_plain, write_atomically
+from grue.games.compiled_tables import check
 from grue.games.game import SUFFIX, Game
 from grue.games.tokens import Vocabulary
 
 FORMAT = 1
+MOST_UNPACKED = 2**28
+"""Bytes of a compiled game, many times those of the largest level."""
 DAMAGE = (
     *(OSError, EOFError, zipfile.BadZipFile, zlib.error, struct.error),
     *(AttributeError, LookupError, TypeError, ValueError),
@@ -54,6 +58,7 @@ class CompiledGame:
     def save(self, path: Path) -> None:
         """Writes the file whole or not at all."""
         told = {**self.header, "arrays": sorted(self.arrays)}
+        told["digest"] = _digest(told, self.arrays)
         header = np.frombuffer(json.dumps(told).encode(), np.uint8)
         arrays = {"header": header, **self.arrays}
         try:
@@ -71,13 +76,20 @@ def compiled_path(game: Game) -> Path:
 def load_compiled(path: Path, game: Game | None = None) -> CompiledGame:
     """Reads a compiled game; with ``game``, refuses one that was made from other files."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with open_plain(path, MOST_UNPACKED) as file, np.load(file, allow_pickle=False) as archive:
+            _check_size(archive)
             arrays = {name: archive[name] for name in archive.files}
         header = json.loads(arrays.pop("header").tobytes())
         version = header["format"]
-        # A damaged directory of the archive can lose entries without a word.
-        if sorted(arrays) != header.pop("arrays", sorted(arrays)):
-            raise ValueError("arrays are missing")
+        if version == FORMAT:
+            # A damaged directory of the archive can lose entries without a word.
+            if sorted(arrays) != header.get("arrays", sorted(arrays)):
+                raise ValueError("arrays are missing")
+            digest = header.pop("digest", None)
+            if digest is not None and digest != _digest(header, arrays):
+                raise ValueError("its digest is wrong")
+            header.pop("arrays", None)
+            check(header, arrays)
     except FileNotFoundError:
         raise UsageError(f"there is no compiled game {path}; compile the game first") from None
     except DAMAGE as error:
@@ -94,3 +106,27 @@ def load_compiled(path: Path, game: Game | None = None) -> CompiledGame:
             ".json; compile the game again"
         )
     return CompiledGame(header, arrays)
+
+
+def _check_size(archive: Any) -> None:
+    """A small file may unpack to a very large one."""
+    size = sum(entry.file_size for entry in archive.zip.infolist())
+    if size > MOST_UNPACKED:
+        raise ValueError(f"it unpacks to {size} bytes, and at most {MOST_UNPACKED} are read")
+
+
+def _digest(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
+    text = json.dumps(header, sort_keys=True).encode()
+    return digest_of({**arrays, "header": np.frombuffer(text, np.uint8)})
+
+
+def digest_of(arrays: Mapping[str, np.ndarray]) -> str:
+    """Of the names, types, shapes and numbers of some arrays."""
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        array = np.asarray(arrays[name], order="C")
+        if array.dtype.hasobject:
+            raise ValueError(f"{name}: Object arrays cannot be saved")
+        digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
+        digest.update(array.reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()

@@ -5,10 +5,8 @@ ACT is the agent's ``act`` (``agents/deep.py``), TARGETS and the loss are in ``a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -39,12 +37,24 @@ Sums = dict[str, Float[Array, "..."]]
 """Sums over the steps of a row of metrics (``training/metrics.py``), by name."""
 
 
+class PartOfRow(NamedTuple):
+    """A run within a row of metrics: the fields of ``Run``, and the sums so far."""
+
+    parameters: RunParameters
+    play_key: PRNGKeyArray
+    replay_key: PRNGKeyArray
+    agent: AgentState
+    episode: Episode
+    sums: Sums
+
+
 class Program(NamedTuple):
-    """``init(seeds, parameters)``, ``advance(run, step, learn, steps)`` and θ⁻ ← θ, compiled."""
+    """Compiled: the functions of ``Algorithm`` with these names, and θ⁻ ← θ."""
 
     init: Callable[[Int[Array, "*runs"], RunParameters], Run]
-    advance: Callable[[Run, Int[Array, ""], bool, int], tuple[Run, Sums]]
+    advance: Callable[..., tuple[Run, Sums]]
     copy_to_target: Callable[[Run], Run]
+    no_sums: Callable[[Run], Sums]
 
 
 @dataclass(frozen=True)
@@ -123,20 +133,30 @@ class Algorithm:
         return run, sums
 
     def advance(
-        self, run: Run, number: Int[Array, ""], learn: bool, steps: int
+        self,
+        run: Run,
+        number: Int[Array, ""],
+        learn: bool,
+        steps: int | Int[Array, ""],
+        sums: Sums | None = None,
     ) -> tuple[Run, Sums]:
-        """``steps`` steps. The target network is copied every I_target steps."""
-        every = self.settings.target_every
-        period = math.gcd(every, steps)
-        copies = learn and period == every
+        """``steps`` steps within a target period; the caller copies θ⁻ ← θ at its end.
 
-        def target_period(run: Run, first: Int[Array, ""]) -> tuple[Run, Sums]:
-            numbers = first + jnp.arange(0, period, self.settings.update_every)
-            run, sums = jax.lax.scan(lambda run, at: self.cycle(run, at, learn), run, numbers)
-            return self._each(self.copy)(run) if copies else run, _total(sums)
+        What is counted is added to ``sums`` step by step, so that a row may be cut anywhere.
+        """
+        every = self.settings.update_every
 
-        run, sums = jax.lax.scan(target_period, run, number + jnp.arange(0, steps, period))
-        return run, _total(sums)
+        def cycle(at: Int[Array, ""], before: tuple[Run, Sums]) -> tuple[Run, Sums]:
+            run, counted = self.cycle(before[0], number + at * every, learn)
+            return run, jax.tree.map(jnp.add, before[1], counted)
+
+        sums = self.no_sums(run) if sums is None else sums
+        return jax.lax.fori_loop(0, steps // every, cycle, (run, sums))
+
+    def no_sums(self, run: Run) -> Sums:
+        """The sums before a row's first step: zeros."""
+        shapes = jax.eval_shape(lambda run: self.cycle(run, jnp.int32(0), False)[1], run)
+        return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
 
     def _each(self, function: Callable) -> Callable:
         """Maps a function over the runs; the number of the step is the same for all."""
@@ -146,12 +166,15 @@ class Algorithm:
 
     def program(self) -> Program:
         init = jax.vmap(self.init) if self.many else self.init
-        options = compilation().options
-        advance = partial(
-            jax.jit, static_argnums=(2, 3), donate_argnums=0, compiler_options=options
+        chosen = compilation()
+        advance = jax.jit(
+            self.advance,
+            static_argnums=(2, 3) if chosen.fixed_lengths else 2,
+            donate_argnums=0,
+            compiler_options=chosen.options,
         )
         copy_to_target = jax.jit(self._each(self.copy), donate_argnums=0)
-        return Program(jax.jit(init), advance(self.advance), copy_to_target)
+        return Program(jax.jit(init), advance, copy_to_target, self.no_sums)
 
 
 def look_is_forced(parameters: RunParameters, time: Int[Array, ""]) -> Bool[Array, ""]:

@@ -6,8 +6,8 @@ in the tree. The entry ``header`` holds JSON.
 
 from __future__ import annotations
 
-import hashlib
 import json
+import math
 import re
 import zipfile
 from collections.abc import Iterable, Mapping
@@ -21,13 +21,15 @@ import numpy as np
 from grue import __version__
 from grue.agents.kernels import layout
 from grue.errors import BrokenFileError
-from grue.files import PARTIAL, write_atomically
-from grue.games.gamefile import DAMAGE
+from grue.files import PARTIAL, open_plain, write_atomically
+from grue.games.gamefile import DAMAGE, digest_of
 
 FORMAT = 1
 KEPT = 2
 """Checkpoints kept for each run."""
 NAME = re.compile(r"step-(\d{9,})\.npz")
+MORE = 2**24
+"""Bytes that a checkpoint may unpack to beyond twice what is expected."""
 LARGE = 2**16
 """Arrays of at least so many bytes are stored without the zeros at their end."""
 
@@ -85,7 +87,7 @@ def save(folder: Path, step: int, tree: Any, notes: Mapping[str, Any]) -> Path:
         arrays[name] = _without_zeros(whole)
         shapes[name] = list(whole.shape)
     header = {**notes, "format": FORMAT, "grue": __version__, "step": step}
-    header |= {"digest": _digest(arrays), "shapes": shapes}
+    header |= {"digest": digest_of(arrays), "shapes": shapes}
     text = np.frombuffer(json.dumps(header).encode(), np.uint8)
     path = path_of(folder, step)
     write_atomically(path, lambda file: _write(file, {"header": text, **arrays}))
@@ -101,11 +103,13 @@ def load(path: Path, template: Any) -> Any:
     header, arrays = _read(path)
     if (named := NAME.fullmatch(path.name)) and int(named[1]) != header["step"]:
         raise _damaged(path, f"its header says step {header['step']}")
-    if _digest(arrays) != header["digest"]:
+    if digest_of(arrays) != header["digest"]:
         raise _damaged(path, "its digest is wrong")
     wanted = _named(jax.eval_shape(without_keys, template))
-    shapes = header["shapes"]
-    whole = {name: _with_zeros(array, tuple(shapes[name])) for name, array in arrays.items()}
+    try:
+        whole = _whole(arrays, header["shapes"], MORE + 2 * sum(map(_bytes, wanted.values())))
+    except DAMAGE as error:
+        raise _damaged(path, str(error)) from None
     arrays = layout.adapted(whole, wanted)
     if differing := sorted(wanted.keys() ^ arrays.keys()):
         name = differing[0]
@@ -129,15 +133,6 @@ def _named(tree: Any) -> dict[str, Any]:
     return {jax.tree_util.keystr(at, simple=True, separator="/"): leaf for at, leaf in leaves}
 
 
-def _digest(arrays: Mapping[str, np.ndarray]) -> str:
-    digest = hashlib.sha256()
-    for name in sorted(arrays):
-        array = arrays[name]
-        digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
-        digest.update(array.reshape(-1).view(np.uint8).data)
-    return digest.hexdigest()
-
-
 def _without_zeros(array: np.ndarray) -> np.ndarray:
     """A large array up to its last nonzero row. A new replay memory is all zeros."""
     if array.nbytes < LARGE or array.ndim == 0:
@@ -145,6 +140,20 @@ def _without_zeros(array: np.ndarray) -> np.ndarray:
     # Compares bytes, to keep -0.0.
     used = np.asarray(array.reshape(len(array), -1).view(np.uint8).any(axis=1))
     return array[: len(used) - int(used[::-1].argmax()) if used.any() else 0]
+
+
+def _bytes(like: Any) -> int:
+    return math.prod(like.shape) * like.dtype.itemsize
+
+
+def _whole(
+    arrays: Mapping[str, np.ndarray], shapes: Mapping[str, Any], most: int
+) -> dict[str, np.ndarray]:
+    """The arrays with the zeros at their ends, if that is not more than ``most`` bytes."""
+    size = sum(math.prod(shapes[name]) * array.dtype.itemsize for name, array in arrays.items())
+    if size > most:
+        raise ValueError(f"it unpacks to {size} bytes, and at most {most} are expected")
+    return {name: _with_zeros(array, tuple(shapes[name])) for name, array in arrays.items()}
 
 
 def _with_zeros(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
@@ -164,7 +173,9 @@ def _write(file: BinaryIO, arrays: Mapping[str, np.ndarray]) -> None:
 
 def _read(path: Path, only_header: bool = False) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+        with open_plain(path) as file, np.load(file, allow_pickle=False) as archive:
+            if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.zip.infolist()):
+                raise ValueError("it is compressed")
             header = json.loads(archive["header"].tobytes())
             names = [] if only_header else [name for name in archive.files if name != "header"]
             arrays = {name: archive[name] for name in names}

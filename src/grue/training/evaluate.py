@@ -16,8 +16,10 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from grue.agents.agent import Agent, AgentState, Episode, RunParameters
+from grue.agents.settings import LARGEST
 from grue.engine.environment import Environment
-from grue.errors import UsageError
+from grue.errors import GrueError, UsageError
+from grue.training import memory
 from grue.training.config import TrainConfig
 from grue.training.player import (
     Player,
@@ -29,9 +31,9 @@ from grue.training.player import (
     load_agent,
     parameters_at,
 )
-from grue.training.runs import read_runs
+from grue.training.runs import read_run, some_run_folders
 from grue.training.stop import Stop
-from grue.training.train import RunResult
+from grue.training.trainer import RunResult
 
 TOP = 3
 """Records keep the estimates for so many commands."""
@@ -180,13 +182,16 @@ def play_episodes(
     seed: int = 0,
 ) -> Evaluation:
     """Plays episodes ε-greedily, with the forced look as in training."""
-    if episodes < 1:
-        raise UsageError(f"episodes must be at least 1, not {episodes}")
+    if not 1 <= episodes <= LARGEST:
+        raise UsageError(f"episodes must be from 1 to {LARGEST}, not {episodes}")
     check_seed(seed)
     play, parameters = _program(env, agent), parameters_at(epsilon, parameters)
     # All batches have the same size: one compiled program.
     size = min(episodes, AT_ONCE)
     number_keys = jax.vmap(episode_key, (None, 0))
+    keys = number_keys(seed, jnp.arange(size))
+    played = jax.eval_shape(play, state, parameters, jnp.float32(epsilon), keys)
+    _check_fits(episodes, memory.bytes_of(played) // size)
     batches = []
     # A KeyboardInterrupt inside a JAX program may be lost, or crash Python.
     with Stop() as stop:
@@ -197,6 +202,16 @@ def play_episodes(
             stop.heed()
     trace = jax.tree.map(lambda *leaves: np.concatenate(leaves)[:episodes], *batches)
     return Evaluation(env, epsilon, config.gate_kind.classifier, trace)
+
+
+def _check_fits(episodes: int, each: int) -> None:
+    """What is played is kept whole, twice while it is put together."""
+    free = memory.free_host_bytes()
+    if free is not None and 2 * episodes * each > free:
+        raise UsageError(
+            f"{episodes} episodes need {memory.told(2 * episodes * each)} of memory, and "
+            f"{memory.told(free)} are free; play at most {free // (2 * each)}"
+        )
 
 
 @lru_cache(maxsize=16)
@@ -296,10 +311,20 @@ class RunEvaluation:
 
 def evaluate_runs(
     folder: Path, episodes: int = 100, seed: int = 0, greedy_only: bool = False
-) -> Iterator[RunEvaluation]:
-    """Evaluates every run in a folder, or the run that the folder is."""
-    for run in read_runs([folder]):
-        player = load_agent(run.folder)
+) -> Iterator[RunEvaluation | GrueError]:
+    """Evaluates every run in a folder, or the run that the folder is.
+
+    A run in a folder that cannot be played does not spoil the others: its error is returned.
+    """
+    for path in some_run_folders(folder):
+        try:
+            run = read_run(path)
+            player = load_agent(run.folder)
+        except GrueError as error:
+            if path == folder:
+                raise
+            yield error
+            continue
         greedy, exploring = evaluate_player(player, 1, 0.0, seed), None
         if not greedy_only:
             exploring = evaluate_player(player, episodes, run.config.epsilon_end, seed)

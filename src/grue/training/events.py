@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
@@ -13,6 +14,7 @@ from typing import Any
 
 from grue.training.metrics import MetricsRow
 
+PREFIX = "events.out.tfevents."
 NOT_INSTALLED = "tensorboardX is not installed: no TensorBoard events are written"
 
 
@@ -23,21 +25,28 @@ def installed() -> bool:
 class Events:
     """Writes in the caller's thread, so that the caller gets the errors (a full disk)."""
 
-    def __init__(self, folder: Path, step: int) -> None:
-        """Starts a new file. TensorBoard hides events after ``step`` in earlier files."""
+    def __init__(self, folder: Path, rows: Sequence[MetricsRow]) -> None:
+        """Writes a file with the earlier rows, in place of all earlier files.
+
+        The file of a killed process may end in the middle of an event, and may have events of rows
+        that will come again.
+        """
         from tensorboardX.record_writer import RecordWriter
 
-        name = f"events.out.tfevents.{time.time():.0f}.{socket.gethostname()}.{os.getpid()}"
+        before = list(folder.glob(f"{PREFIX}*"))
+        name = f"{PREFIX}{time.time_ns()}.{socket.gethostname()}.{os.getpid()}"
         self._writer: Any = RecordWriter(str(folder / name))
         self._write(0, file_version="brain.Event:2")
-        log = _proto("event").SessionLog
-        self._write(step + 1, session_log=log(status=log.START))
+        for row in rows:
+            self.add(row)
         self.flush()
+        for path in before:
+            path.unlink(missing_ok=True)
 
     def add(self, row: MetricsRow) -> None:
         summary = _proto("summary").Summary
         values = {name: value for name, value in row.items() if isinstance(value, int | float)}
-        values |= {f"head {i}": share for i, share in enumerate(row["heads"])}
+        values |= {f"head {i}": share for i, share in enumerate(row["heads"], 1)}
         del values["step"], values["seed"]
         told = [summary.Value(tag=name, simple_value=value) for name, value in values.items()]
         self._write(row["step"], summary=summary(value=told))

@@ -105,8 +105,8 @@ def make_row(
     return row
 
 
-def fault(row: Any, config: TrainConfig) -> str:
-    """Describes what is wrong with a stored row; empty if it is valid."""
+def fault(row: Any, config: TrainConfig, number: int) -> str:
+    """Describes what is wrong with the stored row of a number; empty if it is valid."""
     counts = whole(config)
     for name in (*KEYS, *(metric.name for metric in columns_of(config))):
         if name not in row:
@@ -115,6 +115,12 @@ def fault(row: Any, config: TrainConfig) -> str:
         parts = value if name == "heads" and isinstance(value, list) else [value]
         if not all(_is_number(part, is_count) or (part is None and not is_count) for part in parts):
             return f"{name} is {value!r}"
+    wanted = {"step": number * config.metrics_every, "seed": config.seeds[0]}
+    for name, value in wanted.items():
+        if row[name] != value:
+            return f"its {name} is {row[name]}, not {value}: a line is missing or of another run"
+    if not isinstance(row["heads"], list) or len(row["heads"]) != config.heads_in_use:
+        return f"heads is {row['heads']!r}, not a list of {config.heads_in_use}"
     return ""
 
 

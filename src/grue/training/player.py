@@ -25,7 +25,7 @@ from grue.errors import UsageError
 from grue.training.algorithm import look_is_forced
 from grue.training.config import TrainConfig
 from grue.training.runs import load_state, read_config
-from grue.training.train import RunResult, Trained
+from grue.training.trainer import RunResult, Trained
 
 PLAY_STREAM = 0x706C6179
 """"play" in ASCII. Separates these random numbers from those of training with the same seed."""

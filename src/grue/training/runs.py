@@ -25,14 +25,21 @@ import numpy as np
 
 from grue.agents.agent import Agent, AgentState, RunParameters
 from grue.engine.environment import Environment
-from grue.errors import BrokenFileError, GrueError, NotRegisteredError, UsageError
-from grue.files import PARTIAL, sync_folder, write_atomically
+from grue.errors import (
+    BrokenFileError,
+    GrueError,
+    NoCheckpointError,
+    NotRegisteredError,
+    UsageError,
+)
+from grue.files import PARTIAL, Walk, read_plain, sync_folder, write_atomically
 from grue.games.gamefile import SUFFIX
 from grue.training import checkpoint, metrics
+from grue.training.algorithm import PartOfRow, Run
 from grue.training.config import TrainConfig
 from grue.training.events import Events
 from grue.training.metrics import MetricsRow
-from grue.training.programs import build, noted_explorers, parameters_of
+from grue.training.programs import Built, build, noted_explorers, parameters_of
 
 CONFIG, METRICS, CHECKPOINT = "config.json", "metrics.jsonl", "checkpoint"
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
@@ -87,24 +94,24 @@ def read_runs(paths: Iterable[Path | str]) -> list[StoredRun]:
     """Reads run folders, and all run folders below other folders."""
     found: list[StoredRun] = []
     for path in map(Path, paths):
-        folders = _run_folders(path)
-        if not folders:
-            raise UsageError(
-                f"{path} is no run folder and holds none: a run folder has a {CONFIG}, "
-                "and grue train makes it"
-            )
-        found += map(read_run, folders)
+        found += map(read_run, some_run_folders(path))
     return found
+
+
+def some_run_folders(path: Path) -> list[Path]:
+    """As ``run_folders``, but it is an error if there is none."""
+    folders = run_folders(path)
+    if not folders:
+        raise UsageError(
+            f"{path} is no run folder and holds none: a run folder has a {CONFIG}, "
+            "and grue train makes it"
+        )
+    return folders
 
 
 def read_run(folder: Path) -> StoredRun:
     config, about = read_config(folder)
-    try:
-        table = metrics.columns(read_rows(folder), config)
-    except ValueError as error:
-        raise BrokenFileError(
-            f"{folder / METRICS} is damaged ({error}); train into another folder"
-        ) from None
+    table = metrics.columns(read_rows(folder), config)
     return StoredRun(config, config.seeds[0], table, folder, about)
 
 
@@ -114,23 +121,33 @@ def load_state(folder: Path | str) -> tuple[Environment, Agent, AgentState, RunP
     config, _ = read_config(folder)
     steps = checkpoint.saved_steps(folder / CHECKPOINT)
     if not steps:
-        raise GrueError(f"{folder} has no checkpoint yet; train it first")
+        raise NoCheckpointError(f"{folder} has no checkpoint yet; train it first")
     path = checkpoint.path_of(folder / CHECKPOINT, steps[-1])
     notes = checkpoint.read_header(path)
     explorers = noted_explorers(notes)
     built = build(config, notes["heads"], False, explorers)
     parameters = parameters_of(config, explorers)
-    template = jax.eval_shape(built.program.init, jnp.int32(0), parameters)
+    template = saved_form(built, config, steps[-1], jnp.int32(0), parameters)
     run = jax.tree.map(jnp.array, checkpoint.load(path, template))
     run = checkpoint.with_keys(run, template)
     # Not the stored parameters: a custom gate's number depends on what else is registered.
     return built.env, built.agent, run.agent, parameters, steps[-1]
 
 
+def saved_form(
+    built: Built, config: TrainConfig, step: int, seeds: Any, parameters: RunParameters
+) -> Run | PartOfRow:
+    """The shapes of the checkpoint of a step: within a row it has the row's sums too."""
+    run = jax.eval_shape(built.program.init, seeds, parameters)
+    if step % config.metrics_every == 0:
+        return run
+    return PartOfRow(*run, jax.eval_shape(built.program.no_sums, run))
+
+
 def read_config(folder: Path) -> tuple[TrainConfig, dict[str, Any]]:
     path = folder / CONFIG
     try:
-        values = json.loads(path.read_bytes())
+        values = json.loads(read_plain(path))
         about = values.pop("about")
         if not isinstance(about, dict):
             raise ValueError("'about' is not an object")
@@ -152,7 +169,7 @@ def read_rows(folder: Path, until: int | None = None) -> list[MetricsRow]:
     """The rows of metrics, up to a step. An unfinished last line is left out."""
     path = folder / METRICS
     try:
-        lines = path.read_bytes().split(b"\n")[:-1]
+        lines = read_plain(path).split(b"\n")[:-1]
     except FileNotFoundError:
         return []
     config = read_config(folder)[0]
@@ -160,7 +177,7 @@ def read_rows(folder: Path, until: int | None = None) -> list[MetricsRow]:
     for number, line in enumerate(lines, 1):
         try:
             row = json.loads(line)
-            fault = metrics.fault(row, config)
+            fault = metrics.fault(row, config, number)
         except UNREADABLE:
             row, fault = {}, "it is no row"
         if fault:
@@ -173,22 +190,22 @@ def read_rows(folder: Path, until: int | None = None) -> list[MetricsRow]:
     return rows
 
 
-def check_rows(folder: Path, steps: Sequence[int], step: int) -> None:
-    """The rows must end at the checkpoint's step."""
+def check_rows(folder: Path, config: TrainConfig, steps: Sequence[int], step: int) -> None:
+    """The rows must reach the checkpoint's step, but for a row that has only begun there."""
     last = steps[-1] if steps else 0
-    if last != step:
+    if last != step - step % config.metrics_every:
         raise BrokenFileError(
             f"{folder / METRICS} ends at step {last}, before the checkpoint of step {step}; "
             "train into another folder"
         )
 
 
-def _run_folders(path: Path) -> list[Path]:
+def run_folders(path: Path, walk: Walk | None = None) -> list[Path]:
+    """The folder if it is a run folder, else those below it."""
     if (path / CONFIG).is_file():
         return [path]
-    inside = sorted(path.iterdir()) if path.is_dir() else []
-    whole = [each for each in inside if not (each.name[0] == "." or each.name.endswith(PARTIAL))]
-    return [folder for each in whole for folder in _run_folders(each)]
+    walk = Walk(path) if walk is None else walk
+    return [folder for each in walk.inside(path) for folder in run_folders(each, walk)]
 
 
 # Writing
@@ -241,37 +258,38 @@ def check_same(folder: Path, config: TrainConfig, game_hash: str) -> None:
 
 
 class RunFolder:
-    """A run folder open for writing, locked against other processes."""
+    """A run folder, locked against other processes: first read, then written."""
 
     def __init__(self, path: Path, step: int, check: Callable[[], object] | None = None) -> None:
-        """Deletes the rows and checkpoints after a step. ``check`` runs under the lock."""
-        self.path = path
+        """Reads the rows up to a step; changes nothing. ``check`` runs under the lock."""
+        self.path, self.step = path, step
         self.checkpoints = path / CHECKPOINT
-        self.rows: list[MetricsRow] = []
+        self._metrics: BinaryIO | None = None
         self._events: Events | None = None
         self._lock = _locked(path)
         try:
             if check is not None:
                 check()
-            self._take_back(step)
-            self._metrics: BinaryIO = (path / METRICS).open("ab")
+            self.rows: list[MetricsRow] = read_rows(path, step)
+            check_rows(path, read_config(path)[0], [row["step"] for row in self.rows], step)
         except BaseException:
             os.close(self._lock)
             raise
 
-    def _take_back(self, step: int) -> None:
-        self.rows = read_rows(self.path, step)
-        check_rows(self.path, [row["step"] for row in self.rows], step)
-        if step == 0:
+    def begin(self) -> RunFolder:
+        """Deletes the rows and checkpoints after the step, and opens the metrics for writing."""
+        if self.step == 0:
             self._keep_finished_rows()
         self.checkpoints.mkdir(exist_ok=True)
         checkpoint.remove_partial(self.path)
         checkpoint.remove_partial(self.checkpoints)
         # Checkpoints first: without its rows a checkpoint cannot be resumed.
         saved = checkpoint.saved_steps(self.checkpoints)
-        checkpoint.remove(self.checkpoints, [at for at in saved if at > step])
+        checkpoint.remove(self.checkpoints, [at for at in saved if at > self.step])
         lines = b"".join(map(_line, self.rows))
         write_atomically(self.path / METRICS, lambda file: file.write(lines))
+        self._metrics = (self.path / METRICS).open("ab")
+        return self
 
     def _keep_finished_rows(self) -> None:
         """Keeps a copy of the metrics of a finished run whose checkpoints were deleted."""
@@ -279,11 +297,12 @@ class RunFolder:
         if rows and rows[-1]["step"] >= config.steps:
             shutil.copyfile(self.path / METRICS, self.path / f"{METRICS}.old")
 
-    def write_events(self, step: int) -> None:
+    def write_events(self) -> None:
         """Starts to write TensorBoard events."""
-        self._events = Events(self.path, step)
+        self._events = Events(self.path, self.rows)
 
     def write(self, row: MetricsRow) -> None:
+        assert self._metrics is not None
         self._metrics.write(_line(row))
         self._metrics.flush()
         if self._events is not None:
@@ -291,6 +310,7 @@ class RunFolder:
 
     def save(self, step: int, tree: Any, notes: Mapping[str, Any]) -> None:
         """Writes a checkpoint, after the rows that belong to it."""
+        assert self._metrics is not None
         os.fsync(self._metrics.fileno())
         if self._events is not None:
             self._events.flush()
@@ -302,8 +322,9 @@ class RunFolder:
         checkpoint.remove(self.checkpoints, saved[: -checkpoint.KEPT])
 
     def close(self) -> None:
-        with suppress(OSError):
-            self._metrics.close()
+        if self._metrics is not None:
+            with suppress(OSError):
+                self._metrics.close()
         if self._events is not None:
             self._events.close()
         os.close(self._lock)

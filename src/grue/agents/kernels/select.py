@@ -189,13 +189,15 @@ class Compilation(NamedTuple):
     unroll: int
     """Loop unrolling."""
     options: dict[str, str] | None
+    fixed_lengths: bool
+    """Whether a loop's length is part of the program. Else one program does for all lengths."""
 
 
 def compilation() -> Compilation:
-    """On a GPU, independent operations overlap."""
+    """On a GPU, independent operations overlap, and the host does not wait for a loop's length."""
     if not _has_gpu():
-        return Compilation(1, None)
-    return Compilation(4, {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"})
+        return Compilation(1, None, False)
+    return Compilation(4, {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"}, True)
 
 
 def _gpu():

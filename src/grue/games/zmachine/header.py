@@ -8,8 +8,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from grue.errors import BrokenFileError, UsageError
+from grue.files import read_plain
 
 HEADER_BYTES = 64
+MOST_BYTES = 2**24
+"""The largest story of any version has less than a megabyte."""
 LENGTH_UNIT = {1: 2, 2: 2, 3: 2, 4: 4, 5: 4, 6: 8, 7: 8, 8: 8}
 
 
@@ -20,7 +23,7 @@ def read_story(path: Path) -> bytes:
             f"{path} is a folder, not a story file; give the path of a .z3 to .z8 file"
         )
     try:
-        data = path.read_bytes()
+        data = read_plain(path, MOST_BYTES)
     except FileNotFoundError:
         raise UsageError(f"there is no file {path}; give the path of an existing story") from None
     except OSError as error:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grue.errors import CannotCompileError, UsageError
+from grue.files import read_plain
 from grue.games.playable import Knowledge, Playable, Subtask
 from grue.games.tokens import StoryVocabulary
 from grue.games.zmachine.header import read_story
@@ -125,7 +126,7 @@ def jericho_tables(data: bytes) -> Mapping[str, Any]:
 def read_commands(path: Path) -> tuple[str, ...]:
     """The commands of a file, one per line; empty lines and lines with # are skipped."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = read_plain(path).decode().splitlines()
     except FileNotFoundError:
         raise UsageError(f"there is no file {path}; it should have one command per line") from None
     except (OSError, UnicodeDecodeError) as error:

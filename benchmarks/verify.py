@@ -1,0 +1,96 @@
+"""Compares the compiled levels with the real ones over a million steps each, in pieces.
+
+    python benchmarks/verify.py --steps 1000000 --pieces 1
+    python benchmarks/verify.py --steps 1000000 --jobs 2
+
+Each piece is one ``grue verify`` with a seed of its own, and is written down as soon as it is done:
+the same command goes on where the last one stopped. ``--pieces`` ends after so many of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from grue.engine.bench import device_name
+from grue.engine.verify import verify
+from grue.experiments.local_processes import free_cores
+from grue.files import write_atomically
+from grue.games.registry import game_names
+from grue.training.provenance import about
+
+OUT = Path("results/verify/saladworld.json")
+PIECE = 50_000
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--steps", type=int, default=1_000_000)
+    parser.add_argument("--pieces", type=int, help="end after so many; by default all")
+    parser.add_argument("--jobs", type=int, default=len(free_cores()))
+    parser.add_argument("--out", type=Path, default=OUT)
+    chosen = parser.parse_args()
+    done = json.loads(chosen.out.read_text())["pieces"] if chosen.out.exists() else []
+    for game, seed in missing(done, chosen.steps)[: chosen.pieces]:
+        done.append(piece(game, seed, chosen.jobs))
+        write(done, chosen.out)
+        print(f"{told(done[-1])}, {len(missing(done, chosen.steps))} to go", flush=True)
+
+
+def missing(done: list[dict[str, Any]], steps: int) -> list[tuple[str, int]]:
+    """Games and seeds of the pieces that are not done, all levels growing alike."""
+    there = {(one["game"], one["seed"]) for one in done}
+    wanted = [
+        # Each process of a piece takes a seed of its own.
+        (game, 10_000 * level + 100 * number)
+        for number in range(-(-steps // PIECE))
+        for level, game in enumerate(game_names(), 1)
+    ]
+    return [one for one in wanted if one not in there]
+
+
+def piece(game: str, seed: int, jobs: int) -> dict[str, Any]:
+    begun = time.perf_counter()
+    report = verify(game, PIECE, seed, jobs)
+    here = about()
+    return {
+        "game": game,
+        "steps": report.steps,
+        "mismatches": report.mismatches,
+        "first": None if report.first is None else str(report.first),
+        "seed": seed,
+        "seconds": round(time.perf_counter() - begun, 1),
+        "commit": here["commit"],
+        "changed_tree": here["changed_tree"],
+        "command": f"grue verify {game} --steps {PIECE} --seed {seed} --jobs {jobs}",
+    }
+
+
+def write(done: list[dict[str, Any]], out: Path) -> None:
+    """The sums of each level, then every piece on a line of its own."""
+    games = [game for game in game_names() if any(one["game"] == game for one in done)]
+    rows = [
+        {
+            "game": game,
+            "steps": sum(one["steps"] for one in done if one["game"] == game),
+            "mismatches": sum(one["mismatches"] for one in done if one["game"] == game),
+        }
+        for game in games
+    ]
+    lines = [",\n  ".join(json.dumps(one) for one in some) for some in (rows, done)]
+    text = (
+        f'{{"device": {json.dumps(device_name())},\n "rows": [\n  {lines[0]}\n ],\n'
+        f' "pieces": [\n  {lines[1]}\n ]}}\n'
+    )
+    write_atomically(out, lambda file: file.write(text.encode()))
+
+
+def told(one: dict[str, Any]) -> str:
+    return f"{one['game']} seed {one['seed']}: {one['steps']} steps, {one['mismatches']} mismatches"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,201 @@
+"""What is refused leaves every byte as it was, and damage is told in one line."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import grue
+from grue.agents.kernels.select import Compilation
+from grue.cli import entry
+from grue.training import memory, pieces
+from grue.training.runs import read_rows
+
+NAME = "saladworld-1-tabular-none-seed0"
+TRAIN = ["train", "saladworld-1", "--agent", "tabular", "--set", "metrics_every=100"]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("trained")
+    assert entry.main([*TRAIN, "--steps", "500", "--out", str(out)]) == 0
+    return out
+
+
+@pytest.fixture
+def out(trained: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(trained, tmp_path / "out"))
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def refused(
+    arguments: list[str], code: int, capsys: pytest.CaptureFixture[str], last: bool = False
+) -> str:
+    """The one line of a command that fails, or the last one."""
+    assert entry.main(arguments) == code
+    lines = capsys.readouterr().err.splitlines()
+    assert last or len(lines) == 1, lines
+    return lines[-1]
+
+
+# A refused resume changes nothing
+
+
+def test_a_damaged_checkpoint(out: Path, capsys) -> None:
+    [path] = (out / NAME / "checkpoint").iterdir()
+    whole = path.read_bytes()
+    middle = len(whole) // 2
+    path.write_bytes(whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :])
+    before = contents(out)
+    said = refused([*TRAIN, "--steps", "700", "--resume", "--out", str(out)], 1, capsys)
+    assert "is damaged" in said
+    assert contents(out) == before
+    # The first command is not refused either.
+    assert entry.main([*TRAIN, "--steps", "500", "--resume", "--out", str(out)]) == 0
+
+
+def test_a_checkpoint_under_another_name(out: Path, capsys) -> None:
+    [path] = (out / NAME / "checkpoint").iterdir()
+    path.rename(path.with_name("step-000000400.npz"))
+    before = contents(out)
+    said = refused([*TRAIN, "--steps", "700", "--resume", "--out", str(out)], 1, capsys)
+    assert "its header says step 500" in said
+    assert contents(out) == before
+
+
+def test_all_runs_are_read_before_one_is_changed(out: Path, capsys) -> None:
+    """The second run of a command is damaged, and the first stays as it was."""
+    options = [*TRAIN, "--one-by-one", "--out", str(out), "--resume"]
+    assert entry.main([*options, "--steps", "500", "--seeds", "0,1"]) == 0
+    [path] = (out / NAME.replace("seed0", "seed1") / "checkpoint").iterdir()
+    path.write_bytes(path.read_bytes()[:-100])
+    capsys.readouterr()
+    before = contents(out)
+    assert "damaged" in refused([*options, "--steps", "700", "--seeds", "0,1"], 1, capsys)
+    assert contents(out) == before
+
+
+# Rows of metrics
+
+
+@pytest.mark.parametrize("line", [0, 2, 4])
+def test_a_missing_row(line: int, out: Path, capsys) -> None:
+    path = out / NAME / "metrics.jsonl"
+    rows = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(rows[:line] + rows[line + 1 :]))
+    before = contents(out)
+    said = refused([*TRAIN, "--steps", "700", "--resume", "--out", str(out)], 1, capsys)
+    if line < 4:
+        assert f"line {line + 1} is damaged (its step is {100 * (line + 2)}, not " in said
+        assert "line" in refused(["report", str(out), "-o", str(out / "page.html")], 1, capsys)
+    else:
+        assert "ends at step 400, before the checkpoint of step 500" in said
+    assert contents(out) == before
+
+
+def test_a_row_of_another_run(out: Path, capsys) -> None:
+    path = out / NAME / "metrics.jsonl"
+    path.write_text(path.read_text().replace('"seed": 0', '"seed": 3', 1))
+    said = refused([*TRAIN, "--steps", "700", "--resume", "--out", str(out)], 1, capsys)
+    assert "line 1 is damaged (its seed is 3, not 0" in said
+
+
+# Signals in the middle of a row
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_in_a_row(number: int, trained: Path, tmp_path: Path, monkeypatch, capsys) -> None:
+    """The row's sums are kept with the checkpoint, so that the run ends as if never stopped."""
+    ended: list[int] = []
+
+    def took(self: pieces.Pieces, steps: int, seconds: float) -> None:
+        ended.append(steps)
+        self.steps = 8
+        if len(ended) == 20:
+            os.kill(os.getpid(), number)
+
+    monkeypatch.setattr(pieces.Pieces, "took", took)
+    command = [*TRAIN, "--steps", "500", "--out", str(tmp_path)]
+    said = refused(command, 130, capsys, last=True)
+    assert said.startswith(f"grue: interrupted at step {sum(ended)} of 500; ")
+    assert sum(ended) % 100 != 0
+    folder = tmp_path / NAME
+    assert [path.name for path in (folder / "checkpoint").iterdir()] == [
+        f"step-{sum(ended):09}.npz"
+    ]
+    assert len(read_rows(folder)) == sum(ended) // 100
+    assert entry.main(["eval", str(folder), "--greedy"]) == 0
+    assert entry.main([*command, "--resume"]) == 0
+    for name in ("metrics.jsonl", "checkpoint/step-000000500.npz"):
+        assert (folder / name).read_bytes() == (trained / NAME / name).read_bytes()
+
+
+def test_pieces_take_about_a_second(monkeypatch) -> None:
+    config = grue.TrainConfig(metrics_every=20_000, target_every=1_000, learning_starts=20_000)
+    cut = pieces.Pieces(config)
+    assert cut.next(0) == 40  # Ten updates.
+    cut.took(40, 30.0)  # With the compiler.
+    assert cut.next(40) == 40
+    cut.took(40, 0.1)  # 400 steps a second, but not all at once.
+    assert cut.next(80) == 160
+    cut.took(160, 0.4)
+    assert cut.next(240) == 400
+    assert cut.next(800) == 200  # Up to a copy of the target.
+    cut.took(400, 4.0)
+    assert cut.next(0) == 100
+    cut.took(4, 100.0)
+    assert cut.next(0) == 4
+    # On a GPU the length is part of the program.
+    monkeypatch.setattr(pieces, "compilation", lambda: Compilation(4, None, True))
+    cut = pieces.Pieces(config)
+    cut.took(1000, 9.0)
+    cut.took(1000, 9.0)
+    assert cut.next(3_000) == 1_000
+    assert cut.next(3_900) == 100
+    wide = grue.TrainConfig(
+        metrics_every=1_400, target_every=1_400, learning_starts=1_400, steps=1_400,
+        average_over=1_400,
+    )  # fmt: skip
+    assert pieces.Pieces(wide).next(0) == 700
+
+
+# Too large
+
+
+def test_runs_that_do_not_fit(tmp_path: Path, capsys) -> None:
+    command = ["train", "saladworld-1", "--out", str(tmp_path / "out"), "--set"]
+    said = refused([*command, "batch_size=100000000"], 2, capsys)
+    assert "of memory, and " in said
+    assert said.endswith("because of batch_size=100000000; choose smaller values")
+    said = refused([*command, "heads=1000000"], 2, capsys)
+    assert said == "grue: heads must be at most 128, not 1000000"
+    tabular = [*command, "table_rows=268435456", "--agent", "tabular", "--seeds", "0-9"]
+    said = refused([*tabular, "--together"], 2, capsys)
+    assert "because of table_rows=268435456 and 10 runs side by side" in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_is_alive_at_once() -> None:
+    def program(x: jax.Array) -> jax.Array:
+        a = jnp.outer(x, x)  # 400 bytes
+        b = a @ a  # 400 more, then a is dead
+        c = jnp.sin(b)[:5]  # 400 + 200, then b is dead
+        return jax.lax.scan(lambda s, row: (s + 1, row * 2), 0, c)[1].sum()  # stacks 200
+
+    shapes = jax.ShapeDtypeStruct((10,), jnp.float32)
+    inside = 80  # What outer makes of x.
+    assert 800 <= memory.peak(jax.make_jaxpr(program)(shapes)) <= 1000 + inside
+    assert memory.bytes_of({"a": shapes, "b": [jnp.zeros((2, 3), jnp.int8)]}) == 46
+    assert [memory.told(n) for n in (12, 1500, 123_456_789, 2e15)] == [
+        *("12 bytes", "1.5 kB", "123 MB", "2,000 TB"),
+    ]
