@@ -25,7 +25,7 @@ import numpy as np
 
 from grue.agents.agent import Agent, AgentState, RunParameters
 from grue.engine.environment import Environment
-from grue.errors import BrokenFileError, GrueError, NotRegisteredError, UsageError
+from grue.errors import BrokenFileError, BusyError, GrueError, NotRegisteredError, UsageError
 from grue.files import PARTIAL, sync_folder, write_atomically
 from grue.games.gamefile import SUFFIX
 from grue.training import checkpoint, metrics
@@ -87,7 +87,7 @@ def read_runs(paths: Iterable[Path | str]) -> list[StoredRun]:
     """Reads run folders, and all run folders below other folders."""
     found: list[StoredRun] = []
     for path in map(Path, paths):
-        folders = _run_folders(path)
+        folders = run_folders(path)
         if not folders:
             raise UsageError(
                 f"{path} is no run folder and holds none: a run folder has a {CONFIG}, "
@@ -183,12 +183,12 @@ def check_rows(folder: Path, steps: Sequence[int], step: int) -> None:
         )
 
 
-def _run_folders(path: Path) -> list[Path]:
+def run_folders(path: Path) -> list[Path]:
     if (path / CONFIG).is_file():
         return [path]
     inside = sorted(path.iterdir()) if path.is_dir() else []
     whole = [each for each in inside if not (each.name[0] == "." or each.name.endswith(PARTIAL))]
-    return [folder for each in whole for folder in _run_folders(each)]
+    return [folder for each in whole for folder in run_folders(each)]
 
 
 # Writing
@@ -323,5 +323,5 @@ def _locked(folder: Path) -> int:
         if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
             os.close(handle)
             why = f"another process is training in {folder}; wait for it or stop it"
-            raise GrueError(why) from None
+            raise BusyError(why) from None
     return handle

@@ -20,7 +20,7 @@ import numpy as np
 
 from grue.agents.agent import Agent, AgentState, RunParameters
 from grue.engine.environment import Environment
-from grue.errors import GrueError, UsageError, is_out_of_memory, out_of_memory
+from grue.errors import BusyError, GrueError, UsageError, is_out_of_memory, out_of_memory
 from grue.training import checkpoint, events, metrics, runs
 from grue.training.algorithm import Run
 from grue.training.config import TrainConfig
@@ -136,6 +136,12 @@ def train_all(
         for group in plan(members, together, one_program):
             results |= _Trainer(group, stop, progress, checkpoint_seconds).train()
     return Result([results[member.name] for member in members])
+
+
+def check_all(configs: Sequence[TrainConfig], out: Path, resume: bool) -> None:
+    """Refuses what ``train_all`` would refuse; trains nothing."""
+    with ExitStack() as opened:
+        _members(configs, out, resume, opened)
 
 
 def _members(
@@ -341,7 +347,7 @@ def _check_unchanged(member: Member) -> None:
     assert member.folder is not None
     runs.check_same(member.folder, member.config, game_of(member.config).digest)
     if checkpoint.saved_steps(member.folder / runs.CHECKPOINT) != list(member.saved):
-        raise GrueError(
+        raise BusyError(
             f"another process has trained in {member.folder} meanwhile; give the command again"
         )
 
