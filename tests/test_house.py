@@ -14,7 +14,7 @@ ROOMS = ("games", "engine", "agents", "training", "experiments", "reports", "wat
 ROOT_MODULES = ("errors", "files", "processes")
 """For all rooms; they import none."""
 LONGEST_FUNCTION, LONGEST_MODULE = 60, 420
-TRAINS = {"grue.training.train", "grue.experiments.runner", "grue.experiments.local_processes"}
+TRAINS = {"grue.training.train", "grue.experiments.runner", "grue.experiments.study"}
 
 
 def module_name(path: Path) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from grue.experiments.tasks import ENDINGS, Event, Task, spoken
 
@@ -18,6 +18,7 @@ MOST_LOSSES = 3
 WAIT = 0.5
 
 
+@runtime_checkable
 class Executor(Protocol):
     """Some machines: local processes, a Ray cluster, or this process."""
 
@@ -106,6 +107,7 @@ class Outcome:
         )
 
 
+@runtime_checkable
 class Watch(Protocol):
     """Is told about everything."""
 

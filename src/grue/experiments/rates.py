@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,12 +20,9 @@ from grue.experiments.data_files import shipped
 from grue.training.config import TrainConfig
 
 NAME = "rates.jsonl"
-BENCHMARKS = ("train-h200.json", "train-cpu.json")
+BENCHMARKS = ("train-h200.json", "train-cpu.json", "tabular-cpu.json")
 STUDIES = ("twenty-runs.json",)
 """Whole studies, from the start of the command to its end."""
-NO_COST = ("seeds", "steps", "story", "commands", "game_seed", "gate", "explore", "priority")
-NO_COST += ("softness", "look_every")
-"""Settings that change the speed little or not at all."""
 CPU = "CPU"
 
 
@@ -56,8 +53,9 @@ class Estimate(NamedTuple):
 
 
 def kind_of(config: TrainConfig) -> str:
-    """Equal for runs that take equally long."""
-    values = {name: value for name, value in config.flat().items() if name not in NO_COST}
+    """Equal for runs that take about equally long: gates and explorers cost little."""
+    values = {"game": config.game, "agent": config.agent, **asdict(config.settings)}
+    values |= {"look_every": None, "episode_steps": config.episode_steps}
     return sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -80,6 +78,7 @@ class Rates:
     rows: tuple[Rate, ...]
     overhead: float = 1.0
     """How much longer a whole study takes than the benchmarks say."""
+    _known: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def estimate(self, configs: Sequence[TrainConfig], steps: int, together: bool) -> Estimate:
         """For a task of these runs, with ``steps`` left of each."""
@@ -98,6 +97,12 @@ class Rates:
         return max(own, default=0.0)
 
     def _rate(self, config: TrainConfig, runs: int) -> _Found:
+        key = config.game, config.agent, config.episode_steps, config.settings, runs
+        if key not in self._known:
+            self._known[key] = self._find(config, runs)
+        return self._known[key]
+
+    def _find(self, config: TrainConfig, runs: int) -> _Found:
         kind = kind_of(config)
         own = [row for row in self.rows if row.kind == kind and self._here(row)]
         if own:
@@ -185,7 +190,7 @@ def _load(name: str) -> dict[str, Any]:
 
 def _benchmark(row: Mapping[str, Any]) -> Rate:
     agents = tuple(row["agent"].split(","))
-    return Rate(row["device"], row["game"], agents, row["runs"], row["steps_per_s"])
+    return Rate(row["device"], row["game"], agents, row["runs"], float(row["steps_per_s"]))
 
 
 def _overhead(device: str, benchmarks: Iterable[Rate]) -> float:

@@ -29,11 +29,11 @@ from grue.experiments.devices import GPU_SHARE, first_gpu, free_cores, gpus
 from grue.experiments.local_processes import LocalProcesses, ThisProcess, local_slots
 from grue.experiments.planner import Setting
 from grue.experiments.rates import keep_rates, read_rates
-from grue.experiments.tasks import Run, Task
+from grue.experiments.tasks import Run, Task, spoken
 from grue.training.config import TrainConfig
 from grue.training.programs import resolved
 from grue.training.progress import duration
-from grue.training.runs import read_runs, run_name
+from grue.training.runs import is_finished, read_runs, run_name
 from grue.training.train import CHECKPOINT_SECONDS, Progress, check_all
 
 RESERVE = 0.05
@@ -97,6 +97,10 @@ class Study:
         machines = self._machines()
         total, left = machines.joined(), dict(self.by_name)
         check_all(self.configs, self.runs, self.resume or bool(total.done))
+        over = [name for name, run in left.items() if is_finished(self.runs / name, run.steps)]
+        if over and not total.done:
+            self.progress.say(f"{spoken(len(over))} of {len(left)} finished before")
+        total = total.plus(Outcome(done=over, stopped=total.stopped))
         while True:
             for name in (*total.done, *(failure.run for failure in total.failures)):
                 left.pop(name, None)

@@ -108,6 +108,15 @@ def read_run(folder: Path) -> StoredRun:
     return StoredRun(config, config.seeds[0], table, folder, about)
 
 
+def is_finished(folder: Path, steps: int) -> bool:
+    """Whether a run has all its rows and its last checkpoint."""
+    saved = checkpoint.saved_steps(folder / CHECKPOINT)
+    if not saved or saved[-1] < steps:
+        return False
+    rows = read_rows(folder)
+    return bool(rows) and rows[-1]["step"] >= steps
+
+
 def load_state(folder: Path | str) -> tuple[Environment, Agent, AgentState, RunParameters, int]:
     """Environment, agent, its state and the run's parameters from the latest checkpoint."""
     folder = Path(folder)
