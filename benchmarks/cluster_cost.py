@@ -66,7 +66,8 @@ def source(configs: list[TrainConfig], runs: int) -> str:
     commits = sorted({row["commit"][:10] for rows in found for row in rows["rows"]})
     return (
         f"{runs} runs at the paper's scale on {DEVICE}: "
-        f"`python benchmarks/cluster_cost.py --docs`, rates of {files}, measured at the commits {', '.join(commits)}, seed 0. "
+        f"`python benchmarks/cluster_cost.py --docs`, rates of {files}, "
+        f"measured at the commits {', '.join(commits)}, seed 0. "
         f"Not measured on this device: {told}; the tabular agents count with their speed on a CPU, "
         "the others by their arithmetic."
     )

@@ -6,9 +6,9 @@
 
 Writes one record for each agent and level, as soon as it is there, a table of all such records in
 the folder, and their speeds for the planner. The seeds of a level train side by side in one
-program. Each core takes a level at a time, in a process of its own that is bound to the core: shared
-out over cores, the small pieces of a step would wait for each other. ``--workers 1`` stays in this
-process, on JAX's own device.
+program. Each core takes a level at a time, in a process of its own that is bound to the core:
+shared out over cores, the small pieces of a step would wait for each other. ``--workers 1`` stays
+in this process, on JAX's own device.
 """
 
 from __future__ import annotations

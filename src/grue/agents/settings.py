@@ -10,6 +10,7 @@ import dataclasses
 import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -111,8 +112,14 @@ def as_kind(name: str, value: Any, kinds: tuple[type, ...]) -> Any:
 
 
 def _kinds(settings: type, name: str) -> tuple[type, ...]:
-    hint = get_type_hints(settings)[name]
+    hint = _hints(settings)[name]
     return get_args(hint) or (hint,)
+
+
+@lru_cache(maxsize=64)
+def _hints(settings: type) -> dict[str, Any]:
+    """Cached because it is slow; a class's annotations do not change."""
+    return get_type_hints(settings)
 
 
 def _wrong_kind(name: str, value: Any, kind: type) -> UsageError:

@@ -27,6 +27,10 @@ MEMORY_SHARE = 0.9
 """The part of a device's memory that measured runs may take together."""
 
 
+GOOD = 1.02
+"""Of plans that take at most this much longer than the shortest, the one with fewest tasks."""
+
+
 @dataclass(frozen=True)
 class Setting:
     """What a plan is made for."""
@@ -158,11 +162,12 @@ def spread(buckets: Sequence[Bucket], setting: Setting) -> list[Bucket]:
         choices.append(
             [(cost(bucket.runs[:size], bucket.steps, setting), n) for size, n in counts.items()]
         )
-    best = min(
-        (_numbers(choices, limit) for limit in {length for some in choices for length, _ in some}),
-        key=lambda numbers: _makespan_of(choices, numbers, setting.slots),
-        default=[],
-    )
+    limits = {length for some in choices for length, _ in some}
+    tried = [_numbers(choices, limit) for limit in limits]
+    ends = [_makespan_of(choices, numbers, setting.slots) for numbers in tried]
+    good = GOOD * min(ends, default=0.0)
+    fitting = (numbers for numbers, end in zip(tried, ends, strict=True) if end <= good)
+    best = min(fitting, key=sum, default=[])
     pieces = [p for b, count in zip(buckets, best, strict=True) for p in _cut(b, count, setting)]
     return sorted(pieces, key=lambda piece: -cost(piece.runs, piece.steps, setting))
 
@@ -177,14 +182,13 @@ def _numbers(choices: Sequence[Sequence[tuple[float, int]]], limit: float) -> li
 
 def _makespan_of(
     choices: Sequence[Sequence[tuple[float, int]]], numbers: Sequence[int], slots: int
-) -> tuple[float, int]:
-    """The makespan, and the number of tasks to break ties."""
+) -> float:
     lengths = [
         length
         for some, number in zip(choices, numbers, strict=True)
         for length in [next(length for length, n in some if n == number)] * number
     ]
-    return makespan(sorted(lengths, reverse=True), slots), len(lengths)
+    return makespan(sorted(lengths, reverse=True), slots)
 
 
 def makespan(lengths: Sequence[float], slots: int) -> float:
