@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -199,7 +200,7 @@ def test_a_process_gets_its_device_before_jax() -> None:
     assert half == {"CUDA_VISIBLE_DEVICES": "0", "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.450"}
     code = "import sys, grue.experiments.on_ray, grue.experiments.worker_process; "
     code += "import grue.experiments.worker; print('jax' in sys.modules)"
-    told = subprocess.run([os.sys.executable, "-c", code], capture_output=True, text=True)
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert told.stdout.strip() == "False"
 
 
@@ -247,7 +248,7 @@ def test_a_slurm_job_trains_its_group_and_asks_for_more_time(
     script = tmp_path / "study.sh"
     script.write_text(capsys.readouterr().out)
     assert "#SBATCH --array=0-1" in script.read_text()
-    bin_ = Path(os.sys.executable).parent
+    bin_ = Path(sys.executable).parent
     asked = tmp_path / "asked"
     (tmp_path / "scontrol").write_text(f'#!/bin/sh\necho "$@" >> {asked}\n')
     (tmp_path / "scontrol").chmod(0o755)

@@ -184,12 +184,12 @@ def test_stages_have_runs_that_figures_show() -> None:
 
 
 def test_a_window_takes_the_next_stage() -> None:
-    """On an H200, 25 minutes hold about twenty runs of level 4; then others of level 4."""
+    """25 minutes on an H200 hold some runs of level 4; the others of level 4 are next."""
     wish = Wish(find_figures("all"), SCALES["paper"], levels=(2, 3, 4))
     setting = Setting(read_rates("NVIDIA H200"), together=True, stage=stage_of)
     seconds = 25 * 60 * 0.95
     (task,), left = planner.plan_window(wish.configs(), setting, seconds)
-    assert task.label.startswith("level 4: drqn, drqn with")
+    assert task.label.startswith("level 4: drqn + oracle, sc + oracle, drqn")
     assert 10 <= len(task.runs) < 50
     more = [TrainConfig.from_json(run.config) for run in task.runs] + left[:1]
     assert planner.cost(more, more[0].steps, setting) > seconds >= (task.seconds or math.inf)

@@ -201,6 +201,22 @@ def test_nothing_is_run_twice(faults: Faults) -> None:
     assert faults.values["failures"] == []
 
 
+def test_ctrl_c_writes_checkpoints_and_ends_the_study(nodes: Nodes, tmp_path: Path) -> None:
+    command = train(tmp_path, 4_000_000, "--agent", "tabular", "--ray", nodes.address)
+    driver = start(command)
+    run = tmp_path / NAMES[0]
+    until(lambda: rows(run) > 2)
+    driver.send_signal(signal.SIGINT)
+    said, _ = driver.communicate(timeout=60)
+    assert driver.returncode == 130, said
+    assert said.splitlines()[-1] == "grue: interrupted; the same command with --resume goes on"
+    (saved,) = (run / "checkpoint").iterdir()
+    assert saved.name == f"step-{500 * rows(run):09}.npz"
+    values = read_status(tmp_path)
+    assert values is not None
+    assert values["state"] == "stopped"
+
+
 # What is wrong, in a line
 
 

@@ -263,7 +263,7 @@ def test_runs_of_one_program_share_a_process(one_program: bool) -> None:
     assert len(told) == 2 * len(expected)
     assert all((level, *of) in told for of in expected for level in "31")
     # The longest first.
-    lengths = [task.seconds for task in planner.plan(wish.configs(), setting)]
+    lengths = [task.seconds or 0.0 for task in planner.plan(wish.configs(), setting)]
     assert lengths == sorted(lengths, reverse=True)
 
 

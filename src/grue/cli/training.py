@@ -32,6 +32,14 @@ if TYPE_CHECKING:
     from grue.training.train import RunResult
 
 SETTING = ("setting", "default", "description")
+Together = Annotated[
+    bool | None,
+    typer.Option(
+        "--together/--one-by-one",
+        help="Train runs side by side in one program; by default on an accelerator only.",
+        show_default=False,
+    ),
+]
 COLUMNS = ("run", "steps", "episodes", "score", "fraction_of_subtasks", "folder")
 
 
@@ -70,14 +78,7 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the runs that are there.")
     ] = False,
-    together: Annotated[
-        bool | None,
-        typer.Option(
-            "--together/--one-by-one",
-            help="Train runs side by side in one program; by default on an accelerator only.",
-            show_default=False,
-        ),
-    ] = None,
+    together: Together = None,
     ray: RayAddress = None,
     cores_per_group: CoresPerGroup = None,
     gpus_per_group: GpusPerGroup = None,

@@ -81,7 +81,9 @@ def _nowhere(address: str) -> str:
 
 
 def versions() -> dict[str, str]:
-    found = {"grue": __version__, "python": platform.python_version()}
+    """Those on which the results depend."""
+    python = ".".join(platform.python_version_tuple()[:2])
+    found = {"grue": __version__, "python": python}
     return found | {name: metadata.version(name) for name in LIBRARIES}
 
 
@@ -188,7 +190,7 @@ class Runner:
         place = f"{socket.gethostname()}, {f'GPU {gpu}' if gpu else f'core {cores}'}"
         self._first = [("place", {"name": place})]
 
-    def poll(self, seconds: float) -> list[tuple[str, Mapping[str, Any]]]:
+    def poll(self, seconds: float) -> Sequence[tuple[str, Mapping[str, Any]]]:
         first, self._first = self._first, []
         if first:
             return first

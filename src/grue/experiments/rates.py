@@ -61,7 +61,7 @@ def kind_of(config: TrainConfig) -> str:
 
 def work(config: TrainConfig) -> float:
     """Operations for a step, roughly: matrix products of the network, and playing."""
-    own = config.settings
+    own: Any = config.settings
     play = 1e5
     if not hasattr(own, "context"):
         return play if not config.kind.updates else 50 * play

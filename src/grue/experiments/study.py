@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import signal
 import threading
 import time
@@ -39,6 +40,8 @@ from grue.training.train import CHECKPOINT_SECONDS, Progress, check_all
 RESERVE = 0.05
 """The part of a window that is kept for the last checkpoints, the records and the figures."""
 LOOK_SECONDS = 0.5
+ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/")
+"""Of a storage that is no file system, as in s3://bucket."""
 
 
 @dataclass(frozen=True)
@@ -150,6 +153,8 @@ class Machines:
     device: str
     memory: float = math.inf
     """Bytes of the device for a task."""
+    own: bool = True
+    """Whether tasks have processes of their own."""
 
     def __init__(self, study: Study) -> None:
         self.study = study
@@ -171,7 +176,7 @@ class Machines:
         return Outcome()
 
     def conduct(self, tasks: Sequence[Task]) -> Outcome:
-        watch = Reporter(self.study.progress, self.study.home, self.name)
+        watch = Reporter(self.study.progress, self.study.home, self.name, self.own)
         with Terminated():
             outcome = Conductor(tasks, self.executor(), watch, self.study.until).run()
         watch.end(outcome)
@@ -224,9 +229,10 @@ class RayMachines(Machines):
         where = study.where
         assert where.ray is not None
         on_ray.connect(where.ray, len(free_cores()))
-        files = [p for c in study.configs for p in (c.story, c.commands) if p is not None]
-        files += [c.game for c in study.configs if Path(c.game).is_absolute()]
-        on_ray.check_nodes(study.runs, sorted(set(files)))
+        if self.detached:  # Otherwise the only node is this machine.
+            files = [p for c in study.configs for p in (c.story, c.commands) if p is not None]
+            files += [c.game for c in study.configs if Path(c.game).is_absolute()]
+            on_ray.check_nodes(study.runs, sorted(set(files)))
         cores, share, self.device = on_ray.shares(where.cores, where.gpus)
         self.together = share > 0
         self.nodes: dict[str, Any] = {
@@ -306,8 +312,8 @@ def show(progress: Progress, values: Mapping[str, Any]) -> None:
 class Reporter(Watch):
     """Shows the state of a study, and writes it to its folder."""
 
-    def __init__(self, progress: Progress, home: Path, name: str) -> None:
-        self.progress = progress
+    def __init__(self, progress: Progress, home: Path, name: str, table: bool) -> None:
+        self.progress, self.table = progress, table
         self.file = status.StatusFile(home, name)
         self.tasks: Sequence[TaskProgress] = ()
 
@@ -317,7 +323,8 @@ class Reporter(Watch):
 
     def show(self, tasks: Sequence[TaskProgress], outcome: Outcome) -> None:
         self.tasks = tasks
-        if values := self.file.write(tasks, outcome):
+        values = self.file.write(tasks, outcome)
+        if values is not None and self.table:
             show(self.progress, values)
 
     def end(self, outcome: Outcome) -> None:
@@ -332,7 +339,8 @@ def evaluate(
     inside = [run.folder for run in runs if run.folder != folder]
     names = [str(path.relative_to(folder)) for path in inside] or [runs[0].folder.name]
     on_ray.connect(address, len(free_cores()))
-    on_ray.check_nodes(folder, [str(run.folder.resolve()) for run in runs])
+    if address != on_ray.HERE:
+        on_ray.check_nodes(folder, [str(run.folder.resolve()) for run in runs])
     options = {"kind": "evaluate", **asked}
     nodes = on_ray.OnRay(options, cores or 1)
     nodes.check_room()
@@ -379,7 +387,7 @@ def _single(pair: tuple[TrainConfig, int]) -> TrainConfig:
 
 def check_folder(out: Path) -> None:
     """Run folders are locked and renamed, which only file systems can do."""
-    if "://" in str(out) or ":/" in str(out):
+    if ADDRESS.match(str(out)):
         raise UsageError(
             f"--out is a folder of a file system, which all nodes share, not {out}: "
             "mount the storage and give its path"
