@@ -4,15 +4,17 @@
     python benchmarks/tabular.py --levels 1-3 --seeds 0,1 --steps 100000 --out /tmp/tabular
     python benchmarks/tabular.py --only-table
 
-Writes one record for each agent and level, as soon as it is there, and a table of all such records
-in the folder. The seeds of a level train side by side in one program. Each core takes a level at a
-time, in a process of its own that is bound to the core: shared out over cores, the small pieces of
-a step would wait for each other. ``--workers 1`` stays in this process, on JAX's own device.
+Writes one record for each agent and level, as soon as it is there, a table of all such records in
+the folder, and their speeds for the planner. The seeds of a level train side by side in one
+program. Each core takes a level at a time, in a process of its own that is bound to the core:
+shared out over cores, the small pieces of a step would wait for each other. ``--workers 1`` stays
+in this process, on JAX's own device.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import platform
 import sys
@@ -31,8 +33,8 @@ import numpy as np
 
 from grue.agents.agent import RunParameters
 from grue.errors import GrueError
+from grue.experiments.devices import free_cores
 from grue.experiments.figures import parse_levels
-from grue.experiments.local_processes import free_cores
 from grue.experiments.records import Record, read_records, record_of, write_record
 from grue.training import metrics
 from grue.training.config import TrainConfig, parse_seeds
@@ -42,6 +44,7 @@ from grue.training.runs import Curves
 
 AGENTS = ("tabular", "li-tabular")
 TABLE = "tabular.md"
+RATES = Path("results/bench/tabular-cpu.json")
 
 
 def train(config: TrainConfig) -> Record:
@@ -176,6 +179,15 @@ def write_table(out: Path) -> None:
     if not records:
         raise GrueError(f"there are no records of tabular agents in {out}; train some first")
     (out / TABLE).write_text(table_text(records))
+    RATES.write_text(json.dumps({"rows": [rate(record) for record in records]}, indent=1) + "\n")
+
+
+def rate(record: Record) -> dict[str, Any]:
+    """The speed of a record, as the planner reads it."""
+    told = {name: record.about[0][name] for name in ("device", "steps_per_s", "commit", "command")}
+    config = record.config
+    own = {"agent": config.agent, "gate": config.gate, "game": config.game}
+    return {**own, "runs": len(config.seeds), **told}
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ TRAINS = {
     "grue.training.train",
     "grue.training.trainer",
     "grue.experiments.runner",
-    "grue.experiments.local_processes",
+    "grue.experiments.study",
 }
 
 

@@ -18,8 +18,10 @@ import pytest
 
 from grue.cli import entry
 from grue.errors import StoppedError, UsageError
+from grue.experiments import planner
 from grue.experiments.figures import FIGURES, find_figures, parse_conditions
-from grue.experiments.local_processes import share_out
+from grue.experiments.planner import Setting
+from grue.experiments.rates import read_rates
 from grue.experiments.records import read_records
 from grue.experiments.runner import Places, keep_records, run_missing
 from grue.experiments.scales import SCALES
@@ -251,15 +253,18 @@ def test_processes_stop_when_they_are_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("one_program", [False, True])
-def test_runs_are_shared_out_by_program_the_longest_first(one_program: bool) -> None:
+def test_runs_of_one_program_share_a_process(one_program: bool) -> None:
     wish = Wish(find_figures("all"), SCALES["smoke"], (1, 3), seeds=(0,))
-    shares = share_out(wish.configs(), one_program)
-    told = [(share[0].game[-1], {config.agent for config in share}, len(share)) for share in shares]
+    setting = Setting(read_rates("CPU"), slots=2, one_program=one_program)
+    found = planner.buckets_of(wish.configs(), setting)
+    told = [(b.runs[0].game[-1], {run.agent for run in b.runs}, len(b.runs)) for b in found]
     deep = [({"drqn", "sc"}, 10)] if one_program else [({"sc"}, 5), ({"drqn"}, 5)]
     expected = [*deep, ({"li-tabular"}, 1), ({"tabular"}, 1)]
-    assert told[: 2 * len(deep)] == [(level, *of) for of in deep for level in "31"]
     assert len(told) == 2 * len(expected)
     assert all((level, *of) in told for of in expected for level in "31")
+    # The longest first.
+    lengths = [task.seconds or 0.0 for task in planner.plan(wish.configs(), setting)]
+    assert lengths == sorted(lengths, reverse=True)
 
 
 # What is typed

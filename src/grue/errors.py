@@ -36,6 +36,14 @@ class NoCheckpointError(GrueError):
     """A run has no checkpoint yet."""
 
 
+class BusyError(GrueError):
+    """Another process is training in a run folder, or has just done so."""
+
+
+class OutOfMemoryError(GrueError):
+    """The runs do not fit into the memory of the device."""
+
+
 class CannotCompileError(GrueError):
     """The compiler does not support the game. It can still be played hosted."""
 
@@ -49,6 +57,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or any(word in str(error) for word in NO_MEMORY)
 
 
-def out_of_memory(error: BaseException) -> GrueError:
+def out_of_memory(error: BaseException) -> OutOfMemoryError:
     first = str(error).strip().partition("\n")[0][:120]
-    return GrueError(f"there is not enough memory{f' ({first})' if first else ''}; {SMALLER}")
+    why = f" ({first})" if first else ""
+    return OutOfMemoryError(f"there is not enough memory{why}; {SMALLER}")

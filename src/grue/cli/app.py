@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from grue import __version__
+from grue.agents.own import import_own
 from grue.cli import games, study, training
 from grue.cli.bench import bench
-from grue.cli.own import import_own
 
 app = typer.Typer(
     name="grue",
@@ -42,6 +42,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "eval": training.eval_,
     "reproduce": study.reproduce,
     "report": study.report,
+    "status": study.status,
 }
 for _name, _command in COMMANDS.items():
     app.command(_name)(_command)

@@ -61,7 +61,7 @@ def _run(given: Sequence[str]) -> int:
     # The base class of Typer's usage errors, which has no public name.
     wrong_use: Any = typer.BadParameter.__mro__[2]
     try:
-        code = app(given or ["--help"], prog_name="grue", standalone_mode=False)
+        code = app(with_address(given) or ["--help"], prog_name="grue", standalone_mode=False)
         sys.stdout.flush()
     except wrong_use as error:
         said = error.format_message() or "a command is missing"
@@ -71,6 +71,16 @@ def _run(given: Sequence[str]) -> int:
     if code == INTERRUPTED:  # Typer catches Ctrl-C itself.
         return _complain("interrupted", INTERRUPTED)
     return code or 0
+
+
+def with_address(given: Sequence[str]) -> list[str]:
+    """Gives ``--ray`` without an address the one that stands for this machine."""
+    words = list(given)
+    after = [*words[1:], "-"]
+    return [
+        "--ray=here" if word == "--ray" and follows.startswith("-") else word
+        for word, follows in zip(words, after, strict=True)
+    ]
 
 
 def _value(error: Any, given: Sequence[str]) -> str:

@@ -33,6 +33,26 @@ SettingTexts = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 CheckpointSeconds = Annotated[float, typer.Option(min=0, help="Time between two checkpoints.")]
+RayAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--ray",
+        metavar="[ADDRESS]",
+        help="Use a Ray cluster: auto, HOST:PORT, or nothing to start one on this machine.",
+    ),
+]
+CoresPerGroup = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="Cores of a group of runs; by default 1, with a GPU its share of them."
+    ),
+]
+GpusPerGroup = Annotated[
+    float | None,
+    typer.Option(
+        min=0, max=1, help="GPUs of a group of runs, as in 0.5; by default 1 if there are any."
+    ),
+]
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

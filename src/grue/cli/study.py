@@ -2,17 +2,55 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from grue.cli.options import CheckpointSeconds, SettingTexts, StoryPath, print_table
+from grue.cli.options import (
+    AsJson,
+    CheckpointSeconds,
+    CoresPerGroup,
+    GpusPerGroup,
+    RayAddress,
+    SettingTexts,
+    StoryPath,
+    print_table,
+)
 
 if TYPE_CHECKING:
+    from grue.experiments.records import Record
     from grue.experiments.runner import Places
+    from grue.experiments.study import Where
     from grue.experiments.wishes import Wish
-    from grue.reports.paper_figures import Drawn
+
+OnlyLevels = Annotated[str | None, typer.Option(help="Run only these levels, as in 1,3 or 1-3.")]
+OnlyConditions = Annotated[str | None, typer.Option(help="Run only these, as in drqn,sc+masking.")]
+OnlySeeds = Annotated[str | None, typer.Option(help="As in 0-4; by default the scale's.")]
+DrawOnly = Annotated[
+    bool, typer.Option("--draw-only", help="Train nothing; draw the runs that are done.")
+]
+NoDraw = Annotated[bool, typer.Option("--no-draw", help="Train; draw nothing.")]
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Processes that train; by default one for each core, or one for each GPU.",
+        show_default=False,
+    ),
+]
+Minutes = Annotated[
+    float | None,
+    typer.Option(help="Train what ends within so many minutes, and print what is left."),
+]
+Slurm = Annotated[
+    bool, typer.Option("--slurm", help="Print a Slurm array script, a group for each job.")
+]
+Plan = Annotated[
+    bool, typer.Option("--plan", help="Train nothing; print the groups and how long they take.")
+]
 
 
 def reproduce(
@@ -33,33 +71,27 @@ def reproduce(
         list[Path] | None,
         typer.Option(help="Runs or records that are there already; may be given again."),
     ] = None,
-    levels: Annotated[
-        str | None, typer.Option(help="Run only these levels, as in 1,3 or 1-3.")
-    ] = None,
-    conditions: Annotated[
-        str | None, typer.Option(help="Run only these, as in drqn,sc+masking.")
-    ] = None,
-    seeds: Annotated[str | None, typer.Option(help="As in 0-4; by default the scale's.")] = None,
+    levels: OnlyLevels = None,
+    conditions: OnlyConditions = None,
+    seeds: OnlySeeds = None,
     values: SettingTexts = None,
     story: StoryPath = None,
-    draw_only: Annotated[
-        bool, typer.Option("--draw-only", help="Train nothing; draw the runs that are done.")
-    ] = False,
-    jobs: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Processes that train; by default one for each core, and one on an accelerator.",
-            show_default=False,
-        ),
-    ] = None,
+    draw_only: DrawOnly = False,
+    no_draw: NoDraw = False,
+    jobs: Jobs = None,
+    minutes: Minutes = None,
+    ray: RayAddress = None,
+    cores_per_group: CoresPerGroup = None,
+    gpus_per_group: GpusPerGroup = None,
+    slurm: Slurm = False,
+    plan: Plan = False,
     checkpoint_seconds: CheckpointSeconds = 60.0,
 ) -> None:
     """Train the missing runs of a figure of the paper, and draw it."""
     from grue.experiments import wishes
     from grue.experiments.runner import Places
     from grue.experiments.scales import find_scale
-    from grue.reports.paper_figures import COLUMNS, check_drawn
+    from grue.experiments.study import Where
 
     if figure == "list":
         find_scale(scale, values or ())
@@ -69,17 +101,48 @@ def reproduce(
         figure, scale, levels, conditions, seeds, story, draw_only, values or ()
     )
     places = Places(out or Path("reproduce") / scale, tuple(data or ()))
-    drawn = train_and_draw(wish, places, draw_only, jobs, checkpoint_seconds)
-    check_drawn(drawn, scale)
+    where = Where(jobs, ray, cores_per_group, gpus_per_group, minutes, checkpoint_seconds)
+    if slurm or plan:
+        print_plan(wish, places, where, slurm)
+        return
+    records = trained(wish, places, draw_only, where)
+    if not no_draw:
+        show_drawn(wish, places, records)
+
+
+def show_drawn(wish: Wish, places: Places, records: Sequence[Record]) -> None:
+    """Draws all figures."""
+    from grue.reports.paper_figures import COLUMNS, check_drawn, draw_figure
+
+    folder = places.out / "figures"
+    drawn = [draw_figure(figure, wish, records, folder) for figure in wish.figures]
+    # Nothing was run for these, but there may be records of them.
+    more = [draw_figure(figure, wish, records, folder) for figure in wish.left_out]
+    drawn += [one for one in more if one.path is not None]
+    check_drawn(drawn, wish.scale.name)
     print_table(COLUMNS, [one.row() for one in drawn])
 
 
-def train_and_draw(
-    wish: Wish, places: Places, draw_only: bool, jobs: int | None, checkpoint_seconds: float
-) -> list[Drawn]:
-    """Trains the missing runs and draws all figures."""
+def print_plan(wish: Wish, places: Places, where: Where, slurm: bool) -> None:
+    """The groups that are left: as a table, or as a script for Slurm."""
+    from grue.experiments.slurm import array_script
+    from grue.experiments.wishes import missing
+    from grue.training.progress import Display, duration
+
+    wanted = missing(places.read(), wish.configs())
+    if slurm:
+        print(array_script(wish, places, wanted, where), end="")
+        return
+    from grue.experiments.runner import study_of
+
+    tasks = study_of(wish, places, wanted, where, Display()).tasks() if wanted else []
+    rows = [(task.label, len(task.runs), duration(task.seconds or 0)) for task in tasks]
+    print_table(("group", "runs", "estimate"), rows)
+
+
+def trained(wish: Wish, places: Places, draw_only: bool, where: Where) -> list[Record]:
+    """Trains the missing runs, and returns all records."""
     from grue.experiments.runner import run_missing
-    from grue.reports.paper_figures import draw_figure
     from grue.training.progress import Display
 
     with Display() as display:
@@ -87,14 +150,32 @@ def train_and_draw(
             names = ", ".join(figure.name for figure in wish.left_out)
             display.say(f"left out, because they need a story file (--story PATH): {names}")
         if draw_only or not wish.configs():
-            records = places.read()
-        else:
-            records = run_missing(wish, places, display, jobs, checkpoint_seconds)
-    folder = places.out / "figures"
-    drawn = [draw_figure(figure, wish, records, folder) for figure in wish.figures]
-    # Nothing was run for these, but there may be records of them.
-    more = [draw_figure(figure, wish, records, folder) for figure in wish.left_out]
-    return drawn + [one for one in more if one.path is not None]
+            return places.read()
+        return run_missing(wish, places, display, where=where)
+
+
+def status(
+    folder: Annotated[
+        Path, typer.Argument(metavar="OUT", help="The --out of a study, or a folder of runs.")
+    ],
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Show the table until the study is over.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show how far a study is, on whatever machines it runs."""
+    from grue.experiments import progress_of
+    from grue.training.progress import Display
+
+    if follow:
+        with Display() as display:
+            progress_of.follow(folder, display)
+    if as_json:
+        print(json.dumps(progress_of.values_of(folder), indent=2))
+        return
+    columns, rows, line = progress_of.table_of(folder)
+    print_table(columns, rows)
+    print(line)
 
 
 def report(

@@ -16,7 +16,10 @@ from grue.cli.options import (
     AsJson,
     CheckpointSeconds,
     CommandsPath,
+    CoresPerGroup,
     GameName,
+    GpusPerGroup,
+    RayAddress,
     SettingTexts,
     StoryPath,
     print_table,
@@ -26,9 +29,18 @@ from grue.errors import GrueError, NoCheckpointError, StoppedError, UsageError
 if TYPE_CHECKING:
     from grue.training.config import TrainConfig
     from grue.training.evaluate import RunEvaluation
+    from grue.training.runs import StoredRun
     from grue.training.train import RunResult
 
 SETTING = ("setting", "default", "description")
+Together = Annotated[
+    bool | None,
+    typer.Option(
+        "--together/--one-by-one",
+        help="Train runs side by side in one program; by default on an accelerator only.",
+        show_default=False,
+    ),
+]
 COLUMNS = ("run", "steps", "episodes", "score", "fraction_of_subtasks", "folder")
 
 
@@ -67,14 +79,10 @@ def train_command(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the runs that are there.")
     ] = False,
-    together: Annotated[
-        bool | None,
-        typer.Option(
-            "--together/--one-by-one",
-            help="Train runs side by side in one program; by default on an accelerator only.",
-            show_default=False,
-        ),
-    ] = None,
+    together: Together = None,
+    ray: RayAddress = None,
+    cores_per_group: CoresPerGroup = None,
+    gpus_per_group: GpusPerGroup = None,
     checkpoint_seconds: CheckpointSeconds = 60.0,
 ) -> None:
     """Train agents on a game, with a run folder for every agent, gate and seed."""
@@ -90,7 +98,11 @@ def train_command(
         "commands": None if commands is None else str(commands),
     }
     configs = conditions(game, preset, values or (), options)
-    rows = _trained(configs, out, resume, together, checkpoint_seconds)
+    if ray is None:
+        rows = _trained(configs, out, resume, together, checkpoint_seconds)
+    else:
+        shares = cores_per_group, gpus_per_group, checkpoint_seconds
+        rows = _trained_on_ray(configs, out, resume, together, ray, shares)
     print_table(COLUMNS, rows)
 
 
@@ -140,11 +152,18 @@ def eval_(
     greedy: Annotated[
         bool, typer.Option("--greedy/--both", help="Only the greedy play, or that at the ε too.")
     ] = False,
+    ray: RayAddress = None,
+    cores_per_group: CoresPerGroup = None,
 ) -> None:
     """Play with trained agents: greedily, and with the ε that training ended on."""
     from rich.console import Console
 
     from grue.training import evaluate
+
+    if ray is not None:
+        asked = {"episodes": episodes, "seed": seed, "greedy": greedy, "transcript": transcript}
+        _eval_on_ray(folder, ray, cores_per_group, asked, as_json)
+        return
 
     with Console(stderr=True).status("Playing"):
         found = list(evaluate.evaluate_runs(folder, episodes, seed, greedy))
@@ -175,6 +194,25 @@ def _show(played: Sequence[RunEvaluation], transcript: bool) -> None:
         for run in played:
             print_lines([(run.name, "bold"), *tell(run.greedy), ("", None)], Console(emoji=False))
     print_table(PLAYED, [row for run in played for row in run.rows()])
+
+
+def _eval_on_ray(
+    folder: Path, address: str, cores: int | None, asked: Mapping[str, Any], as_json: bool
+) -> None:
+    from grue.experiments.study import evaluate
+    from grue.training.evaluate import COLUMNS
+    from grue.training.progress import Display
+
+    if asked["transcript"] and not as_json:
+        raise UsageError("--transcript with --ray needs --json; or leave --ray out")
+    with Display() as display:
+        results = evaluate(folder, address, cores, asked, display)
+    for note in (note for result in results for note in result["notes"]):
+        print(note, file=sys.stderr)
+    if as_json:
+        print(json.dumps([result["json"] for result in results], indent=2))
+    else:
+        print_table(COLUMNS, [row for result in results for row in result["rows"]])
 
 
 # The options of grue train
@@ -249,7 +287,35 @@ def _trained(
     return [_told(run) for run in result.runs]
 
 
-def _told(run: RunResult) -> list[str]:
+def _trained_on_ray(
+    configs: Sequence[TrainConfig],
+    out: Path,
+    resume: bool,
+    together: bool | None,
+    address: str,
+    shares: tuple[int | None, float | None, float],
+) -> list[list[str]]:
+    """The same on the nodes of a cluster. ``shares``: cores and GPUs of a group, checkpoints."""
+    from grue.experiments.conductor import told_failures
+    from grue.experiments.study import Study, Where, tell_failures
+    from grue.training.progress import Display
+    from grue.training.runs import read_run
+
+    cores, gpus, seconds = shares
+    where = Where(ray=address, cores=cores, gpus=gpus, checkpoint_seconds=seconds)
+    with Display() as display:
+        study = Study(configs, out, out, where, display, together=together, resume=resume)
+        outcome = study.carry_out()
+        if outcome.stopped:
+            raise StoppedError("interrupted; the same command with --resume goes on")
+        if outcome.failures:
+            tell_failures(outcome.failures, display)
+            told = told_failures(outcome, len(study.by_name))
+            raise GrueError(f"{told}; the same command with --resume goes on")
+    return [_told(read_run(out / name)) for name in study.by_name]
+
+
+def _told(run: RunResult | StoredRun) -> list[str]:
     assert run.folder is not None
     final = run.final
     return [

@@ -15,9 +15,13 @@ Entry = TypeVar("Entry")
 
 
 def shipped(name: str) -> Path:
-    """A file of ``docs/``. The wheel has a copy beside this module."""
-    here = Path(__file__)
-    for path in (here.with_name(name), here.parents[3] / "docs" / name):
+    """A file of ``docs/`` or ``results/bench/``. The wheel has a copy beside this module."""
+    here, checkout = Path(__file__), Path(__file__).parents[3]
+    for path in (
+        here.with_name(name),
+        checkout / "docs" / name,
+        checkout / "results" / "bench" / name,
+    ):
         if path.is_file():
             return path
     raise GrueError(f"{name} is missing from this installation; install grue again")

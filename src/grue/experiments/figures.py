@@ -1,6 +1,6 @@
 """The paper's figures: what each shows, and which conditions on which games it needs.
 
-They are listed in docs/figures.toml.
+They are listed in docs/figures.toml, with the stages in which their runs are done.
 """
 
 from __future__ import annotations
@@ -60,6 +60,28 @@ def _figure(table: Mapping[str, Any]) -> Figure:
     return Figure(**found, levels=read_levels(table.get("levels", "")), conditions=conditions)
 
 
+@dataclass(frozen=True)
+class Stage:
+    """Some runs of the study. The stages are done in the order of the file."""
+
+    name: str
+    levels: tuple[int | str, ...]
+    conditions: tuple[Condition, ...]
+    seeds: tuple[int, ...] | None = None
+    """None for all."""
+
+    def has(self, level: int | str, condition: Condition, seed: int) -> bool:
+        mine = level in self.levels and condition in self.conditions
+        return mine and (self.seeds is None or seed in self.seeds)
+
+
+def _stage(table: Mapping[str, Any]) -> Stage:
+    check_texts(table, ("name",), ("levels", "conditions", "seeds"))
+    conditions = tuple(map(Condition.parse, table["conditions"]))
+    seeds = tuple(table["seeds"]) if "seeds" in table else None
+    return Stage(table["name"], read_levels(table["levels"]), conditions, seeds)
+
+
 def read_levels(value: Any) -> tuple[int | str, ...]:
     """Levels from a TOML file: 3, [1, 2], "1-7" or "zork1"."""
     text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
@@ -92,6 +114,7 @@ def read_colours(path: Path) -> dict[Condition, str]:
 
 FILE = shipped(NAME)
 FIGURES = read_figures(FILE)
+STAGES = tuple(read_entries(FILE, read_toml(FILE), "stage", "name", _stage).values())
 
 
 def find_figures(name: str) -> tuple[Figure, ...]:

@@ -1,216 +1,148 @@
-"""Trains runs in parallel subprocesses, one per core: on a CPU that is faster than threads.
-
-A process takes the runs of one program at a time, the longest first. So each program is compiled
-once, and the processes finish at about the same time.
-"""
+"""Carries out tasks on this machine: in processes with a core or a GPU each, or in this one."""
 
 from __future__ import annotations
 
-import os
-import queue
 import signal
-import threading
-from collections.abc import Sequence
-from multiprocessing import get_context
-from multiprocessing.context import SpawnProcess
-from pathlib import Path
-from typing import Any, NamedTuple
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from grue.errors import GrueError
-from grue.processes import stop_with_parent
-from grue.training.config import TrainConfig
+import jax
+
+from grue.errors import UsageError
+from grue.experiments.devices import Cores, environment, free_cores, gpus
+from grue.experiments.tasks import ENDINGS, Event, Task
+from grue.experiments.worker import Tell, Teller, train
+from grue.experiments.worker_process import Worker, order_of
 from grue.training.metrics import MetricsRow
-from grue.training.programs import game_of, program_key
-from grue.training.train import Progress, train_all
-
-WAIT = 0.5
+from grue.training.train import Progress
 
 
-class Said(NamedTuple):
-    """A message of a subprocess. Kinds: line, run (one has ended), over, stopped, failed."""
+class LocalProcesses:
+    """Processes on this machine, each with some cores, or with a GPU or a share of one."""
 
-    kind: str
-    text: str = ""
-    code: int = 0
+    def __init__(
+        self, jobs: int, options: Mapping[str, Any], cores: int = 1, gpu_share: float = 1.0
+    ) -> None:
+        self.options = options
+        self.gpus, self.share, self.cores = gpus(), gpu_share, cores
+        self._free = list(range(jobs))
+        self._running: dict[int, tuple[Worker, int, Cores]] = {}
+        self.slots = jobs
 
+    def start(self, task: Task, again: bool) -> str:
+        place = self._free.pop(0)
+        gpu = self.gpus[place % len(self.gpus)] if self.gpus else None
+        cores = Cores(self.cores, place * self.cores)
+        narrow = {} if gpu is not None else {"cores": cores.numbers}
+        order = {**order_of(task, again, self.options), **narrow}
+        worker = Worker(order, environment(gpu, self.share))
+        self._running[task.number] = worker, place, cores
+        return f"core {', '.join(map(str, cores.numbers))}" if gpu is None else f"GPU {gpu}"
 
-def free_cores() -> list[int]:
-    if hasattr(os, "sched_getaffinity"):
-        return sorted(os.sched_getaffinity(0))
-    return list(range(os.cpu_count() or 1))
-
-
-def share_out(configs: Sequence[TrainConfig], one_program: bool) -> list[list[TrainConfig]]:
-    """Groups the runs by program, the group that takes longest first."""
-    groups: dict[tuple, list[TrainConfig]] = {}
-    for config in configs:
-        heads = None if one_program else config.heads_in_use
-        groups.setdefault((program_key(config), heads), []).append(config)
-
-    def cost(share: list[TrainConfig]) -> tuple:
-        commands = len(game_of(share[0]).commands)
-        runs = sum(len(config.seeds) for config in share)
-        return max(map(_heads, share)), runs, commands
-
-    return sorted(groups.values(), key=cost, reverse=True)
-
-
-def _heads(config: TrainConfig) -> int:
-    """Heads cost time. An agent without the setting counts as none."""
-    return config.heads_in_use if hasattr(config.settings, "heads") else 0
-
-
-def train_side_by_side(
-    configs: Sequence[TrainConfig],
-    out: Path,
-    jobs: int,
-    progress: Progress,
-    checkpoint_seconds: float,
-    one_program: bool,
-) -> None:
-    """Trains in ``jobs`` subprocesses. A signal stops them all, after a checkpoint of each."""
-    context = get_context("spawn")
-    shares = share_out(configs, one_program)
-    for config in configs:
-        game_of(config).close()  # Each subprocess opens its own emulators.
-    said, taken = context.Queue(), context.Value("i", 0)
-    cores, options = free_cores(), (checkpoint_seconds, one_program)
-    processes = [
-        context.Process(
-            target=_work,
-            args=(shares, taken, said, out, cores[number % len(cores)], options),
-            daemon=True,
-        )
-        for number in range(min(jobs, len(shares)))
-    ]
-    runs = sum(len(config.seeds) for config in configs)
-    with _Terminated():
-        try:
-            _start(processes)
-            _listen(processes, said, runs, progress)
-        except KeyboardInterrupt:
-            progress.say("stopping: the current runs write a checkpoint")
-            raise
-        finally:
-            _end(processes)
-
-
-def _start(processes: Sequence[SpawnProcess]) -> None:
-    """Starts subprocesses that ignore Ctrl-C, which a terminal sends to every process."""
-    before = signal.getsignal(signal.SIGINT)
-    in_main = threading.current_thread() is threading.main_thread()
-    try:
-        if in_main:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-        for process in processes:
-            process.start()
-    finally:
-        if in_main:
-            signal.signal(signal.SIGINT, before)
-
-
-def _listen(processes: Sequence[SpawnProcess], said: Any, runs: int, progress: Progress) -> None:
-    """Forwards the messages of the subprocesses until all of them are over."""
-    done, over = 0, 0
-    while over < len(processes):
-        try:
-            told: Said = said.get(timeout=WAIT)
-        except queue.Empty:
-            dead = [p for p in processes if p.exitcode not in (None, 0)]
-            if dead:
-                raise GrueError(
-                    f"a training process ended with code {dead[0].exitcode}, perhaps out of "
-                    "memory; the same command goes on, with --jobs 1 one run at a time"
-                ) from None
-            continue
-        over += told.kind == "over"
-        if told.kind == "stopped":
-            raise KeyboardInterrupt
-        if told.kind == "failed":
-            raise _FailedError(told.text, told.code)
-        if told.kind == "run":
-            done += 1
-            progress.say(f"{told.text} ({done} of {runs})")
-        elif told.kind == "line":
-            progress.say(told.text)
-
-
-class _FailedError(GrueError):
-    """An error of a subprocess, with its exit code."""
-
-    def __init__(self, text: str, code: int) -> None:
-        super().__init__(text)
-        self.exit_code = code
-
-
-def _end(processes: Sequence[SpawnProcess]) -> None:
-    """Asks the subprocesses to stop, and waits for their checkpoints."""
-    for process in processes:
-        if process.is_alive():
-            process.terminate()
-    for process in processes:
-        if process.pid is not None:
-            process.join()
-
-
-class _Terminated:
-    """Handles SIGTERM like Ctrl-C, so that the subprocesses are stopped too."""
-
-    def __enter__(self) -> None:
-        self.active = threading.current_thread() is threading.main_thread()
-        if self.active:
-            self.before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-
-    def __exit__(self, *error: object) -> None:
-        if self.active:
-            signal.signal(signal.SIGTERM, self.before)
-
-
-# In the subprocesses
-
-
-def _work(
-    shares: Sequence[Sequence[TrainConfig]],
-    taken: Any,
-    said: Any,
-    out: Path,
-    core: int,
-    options: tuple[float, bool],
-) -> None:
-    """Trains one share after the other until none is left."""
-    os.setpgrp()  # Ctrl-C goes to the parent only, which asks this process to stop.
-    stop_with_parent()  # After a checkpoint.
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {core})  # Before JAX starts, so that it uses one thread.
-    try:
-        while True:
-            with taken.get_lock():
-                number, taken.value = taken.value, taken.value + 1
-            if number >= len(shares):
+    def poll(self, seconds: float) -> list[Event]:
+        until = time.monotonic() + seconds
+        while not (found := [e for w, _, _ in self._running.values() for e in w.events()]):
+            if time.monotonic() >= until:
                 break
-            train_all(shares[number], out, True, False, _Teller(said), *options)
-        said.put(Said("over"))
-    except KeyboardInterrupt:
-        said.put(Said("stopped"))
-    except GrueError as error:
-        said.put(Said("failed", str(error), error.exit_code))
+            time.sleep(0.02)
+        for event in found:
+            if event.kind in ENDINGS:
+                worker, place, cores = self._running.pop(event.task)
+                worker.process.wait()
+                worker.close()
+                cores.close()
+                self._free.insert(0, place)
+        return found
+
+    def stop(self) -> None:
+        for worker, _, _ in self._running.values():
+            worker.stop()
+
+    def close(self) -> None:
+        for worker, _, cores in self._running.values():
+            worker.close()
+            cores.close()
+        self._running.clear()
 
 
-class _Teller:
-    """Sends progress to the parent process."""
+class ThisProcess:
+    """Carries out one task at a time, without another process."""
 
-    def __init__(self, said: Any) -> None:
-        self.said = said
-        self.name, self.steps = "", 0
+    slots = 1
+
+    def __init__(
+        self, progress: Progress, options: Mapping[str, Any], until: float | None = None
+    ) -> None:
+        self.progress, self.options, self.until = progress, options, until
+        self._task: tuple[Task, bool] | None = None
+        self.live: Callable[[Event], None] = lambda event: None
+
+    def start(self, task: Task, again: bool) -> str:
+        self._task = task, again
+        return ""
+
+    def poll(self, seconds: float) -> list[Event]:
+        assert self._task is not None
+        task, again = self._task
+
+        def tell(kind: str, value: Mapping[str, Any]) -> None:
+            self.live(Event(task.number, kind, value))
+
+        watcher = _Watcher(self.progress, tell, self.until)
+        try:
+            kind, value = train(order_of(task, again, self.options), watcher)
+        except KeyboardInterrupt:
+            kind, value = "stopped", {}
+        here = {"here": True} if kind == "stopped" and not watcher.late else {}
+        return [Event(task.number, kind, {**value, **here})]
+
+    def stop(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class _Watcher(Teller):
+    """Shows the progress of training in this process, and stops it when the time is up."""
+
+    def __init__(self, progress: Progress, tell: Tell, until: float | None) -> None:
+        super().__init__(tell)
+        self.progress, self.until, self.late = progress, until, False
 
     def begin(self, names: Sequence[str], step: int, steps: int) -> None:
-        self.name, self.steps = names[0], steps
+        super().begin(names, step, steps)
+        self.progress.begin(names, step, steps)
 
     def update(self, step: int, rows: Sequence[MetricsRow]) -> None:
-        if step == self.steps:
-            score, fraction = (rows[0][f"{name}_average"] for name in ("score", "fraction"))
-            reached = "" if score is None else f", score {score:.1f}, fraction {fraction:.2f}"
-            self.said.put(Said("run", f"{self.name}: {step} steps{reached}"))
+        super().update(step, rows)
+        self.progress.update(step, rows)
+        if self.until is not None and time.time() >= self.until and not self.late:
+            self.late = True
+            signal.raise_signal(signal.SIGTERM)  # Training writes a checkpoint and ends.
 
     def say(self, line: str) -> None:
-        self.said.put(Said("line", line))
+        self.progress.say(line)
+
+    def ended(self, name: str, row: MetricsRow) -> str:
+        return ""  # The progress has said it.
+
+
+def local_slots(jobs: int | None, cores: int, gpu_share: float) -> int:
+    """Processes that train at the same time. 1 means this process itself.
+
+    By default one for each core, or on a machine with GPUs one for each GPU or share of one.
+    """
+    if found := gpus():
+        most = max(int(len(found) / gpu_share), 1)
+        what = f"{len(found)} GPU{'s' * (len(found) > 1)} and --gpus-per-group {gpu_share:g}"
+    elif jax.default_backend() == "cpu":
+        return max(len(free_cores()) // cores, 1) if jobs is None else jobs
+    else:
+        most, what = 1, "this accelerator"
+    if jobs is not None and jobs > most:
+        raise UsageError(
+            f"there is room for {most} on {what}: --jobs is at most {most}, not {jobs}"
+        )
+    return most if jobs is None else jobs

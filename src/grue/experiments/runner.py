@@ -6,14 +6,13 @@ OUT/records/GAME/...   the record of every condition, of its finished runs
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import jax
-
 from grue.errors import GrueError, StoppedError, UsageError
-from grue.experiments.local_processes import free_cores, train_side_by_side
+from grue.experiments.conductor import told_failures
 from grue.experiments.records import (
     Record,
     check_same,
@@ -24,12 +23,13 @@ from grue.experiments.records import (
     records_in,
     write_record,
 )
-from grue.experiments.scales import by_level
-from grue.experiments.wishes import Wish, finished, missing
+from grue.experiments.scales import stage_of
+from grue.experiments.study import Study, Where, tell_failures
+from grue.experiments.wishes import Wish, finished, missing, tell_missing
 from grue.training.config import TrainConfig
 from grue.training.programs import game_of, resolved
 from grue.training.runs import METRICS, read_run, run_name
-from grue.training.train import CHECKPOINT_SECONDS, Interrupted, Progress, train_all
+from grue.training.train import CHECKPOINT_SECONDS, Progress
 
 GO_ON = "the same command goes on"
 
@@ -62,11 +62,11 @@ def run_missing(
     progress: Progress,
     jobs: int | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    where: Where | None = None,
 ) -> list[Record]:
     """Trains the missing runs and returns all records.
 
-    ``jobs`` is the number of processes: by default one per core of a CPU, and one on an
-    accelerator, where runs of a level that share a program are trained in one batch.
+    ``where`` says on which machines and for how long; by default in ``jobs`` processes here.
     """
     configs = wish.configs()
     records = places.read()
@@ -78,30 +78,37 @@ def run_missing(
     if not wanted:
         return records
     _check_story(records, wanted)
-    shared = wish.scale.one_program
-    try:
-        on_cpu = jax.default_backend() == "cpu"
-        if jobs is None:
-            jobs = len(free_cores()) if on_cpu else 1
-        if jobs > 1 and not on_cpu:
-            raise UsageError(f"an accelerator is used by one process: --jobs is 1, not {jobs}")
-        if jobs == 1:
-            for level in by_level(wanted):
-                train_all(level, places.runs, True, None, progress, checkpoint_seconds, shared)
-                keep_records(wish, level, places)
-        else:
-            train_side_by_side(wanted, places.runs, jobs, progress, checkpoint_seconds, shared)
-            keep_records(wish, wanted, places)
-    except Interrupted as stopped:
-        raise StoppedError(
-            f"interrupted at step {stopped.step} of {stopped.steps}; {GO_ON}"
-        ) from None
-    except KeyboardInterrupt:
-        raise StoppedError(f"interrupted; {GO_ON}") from None
+    if where is None:
+        where = Where(jobs=jobs, checkpoint_seconds=checkpoint_seconds)
+    study = study_of(wish, places, wanted, where, progress)
+    outcome = study.carry_out()
+    in_time = study.until is not None and time.time() >= study.until
+    if outcome.stopped and not in_time:
+        at = "" if outcome.at is None else f" at step {outcome.at[0]} of {outcome.at[1]}"
+        raise StoppedError(f"interrupted{at}; {GO_ON}")
+    keep_records(wish, wanted, places)
     records = places.read()
-    if left := missing(records, wanted):
+    left = missing(records, wanted)
+    if outcome.failures:
+        tell_failures(outcome.failures, progress)
+        raise GrueError(f"{told_failures(outcome, to_do)}; {GO_ON}")
+    if study.until is not None:
+        progress.say(f"left: {tell_missing(left, wish.all_seeds) or 'nothing'}")
+    elif left:
         raise GrueError(f"{run_name(left[0])} was not trained to its end; {GO_ON}")
     return records
+
+
+def study_of(
+    wish: Wish,
+    places: Places,
+    wanted: Sequence[TrainConfig],
+    where: Where,
+    progress: Progress,
+) -> Study:
+    """The study of some runs of a request, in the declared order."""
+    shared = wish.scale.one_program
+    return Study(wanted, places.runs, places.out, where, progress, shared, stage=stage_of)
 
 
 def _check_story(records: Sequence[Record], wanted: Sequence[TrainConfig]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,7 +10,7 @@ from grue.agents.catalogue import AGENTS
 from grue.errors import UsageError
 from grue.experiments.conditions import Condition
 from grue.experiments.data_files import check_known, read_toml
-from grue.experiments.figures import FILE
+from grue.experiments.figures import FILE, STAGES
 from grue.games.zmachine import zork
 from grue.training.config import TrainConfig, all_settings, known_to, parse_settings
 
@@ -93,8 +93,8 @@ def level_of(game: str) -> int | str:
     return int(game.removeprefix(LEVEL)) if game.startswith(LEVEL) else game
 
 
-def by_level(configs: Iterable[TrainConfig]) -> list[list[TrainConfig]]:
-    levels: dict[str, list[TrainConfig]] = {}
-    for config in configs:
-        levels.setdefault(config.game, []).append(config)
-    return list(levels.values())
+def stage_of(config: TrainConfig) -> int:
+    """The number of the stage that a run, a config with one seed, belongs to."""
+    place = level_of(config.game), Condition.of(config), config.seeds[0]
+    found = (number for number, stage in enumerate(STAGES) if stage.has(*place))
+    return next(found, len(STAGES))

@@ -9,6 +9,7 @@ from statistics import median
 
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Table
 from rich.text import Text
 
 from grue.training.metrics import ESTIMATES, FIRST, KEYS, LAST, MetricsRow
@@ -22,10 +23,13 @@ class _Bar(Progress):
     """A bar with a line of text below."""
 
     below = ""
+    table: Table | None = None
 
     def get_renderables(self) -> Iterable[RenderableType]:
         yield from super().get_renderables()
         yield Text(self.below, no_wrap=True, overflow="ellipsis")
+        if self.table is not None:
+            yield self.table
 
 
 class Display:
@@ -75,7 +79,7 @@ class Display:
         self._last = now, step
         speed = median(self._speeds)  # Rows that waited for the compiler are outliers.
         over = step == self._steps
-        left = "" if over else f"{_duration((self._steps - step) / speed)} left"
+        left = "" if over else f"{duration((self._steps - step) / speed)} left"
         told = _told(speed, rows)
         if self._bar is not None:
             self._bar.below = told
@@ -83,6 +87,19 @@ class Display:
         if over or (self._bar is None and now - self._said >= PLAIN_SECONDS):
             self._said = now
             self.say(f"{self._what}: step {step}/{self._steps}, {told}{', ' if left else ''}{left}")
+
+    def show_groups(self, columns: Sequence[str], rows: Sequence[Sequence[str]], line: str) -> None:
+        """Groups of runs in several processes: a live table in a terminal, else a line at times."""
+        if self._bar is None:
+            now = time.monotonic()
+            if now - self._said >= PLAIN_SECONDS:
+                self._said = now
+                self.say(line)
+            return
+        table = Table(*(column.replace("_", " ") for column in columns), title=line)
+        for row in rows:
+            table.add_row(*map(Text, row))
+        self._bar.table = table
 
     def say(self, line: str) -> None:
         self.console.print(line, markup=False, highlight=False, soft_wrap=True)
@@ -111,7 +128,7 @@ def _mean(rows: Sequence[MetricsRow], name: str, digits: int) -> str:
     return f"{sum(known) / len(known):.{digits}f}" if known else "-"
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     if hours:

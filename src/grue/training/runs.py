@@ -27,6 +27,7 @@ from grue.agents.agent import Agent, AgentState, RunParameters
 from grue.engine.environment import Environment
 from grue.errors import (
     BrokenFileError,
+    BusyError,
     GrueError,
     NoCheckpointError,
     NotRegisteredError,
@@ -113,6 +114,15 @@ def read_run(folder: Path) -> StoredRun:
     config, about = read_config(folder)
     table = metrics.columns(read_rows(folder), config)
     return StoredRun(config, config.seeds[0], table, folder, about)
+
+
+def is_finished(folder: Path, steps: int) -> bool:
+    """Whether a run has all its rows and its last checkpoint."""
+    saved = checkpoint.saved_steps(folder / CHECKPOINT)
+    if not saved or saved[-1] < steps:
+        return False
+    rows = read_rows(folder)
+    return bool(rows) and rows[-1]["step"] >= steps
 
 
 def load_state(folder: Path | str) -> tuple[Environment, Agent, AgentState, RunParameters, int]:
@@ -344,5 +354,5 @@ def _locked(folder: Path) -> int:
         if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
             os.close(handle)
             why = f"another process is training in {folder}; wait for it or stop it"
-            raise GrueError(why) from None
+            raise BusyError(why) from None
     return handle

@@ -88,6 +88,12 @@ def train_all(
     return Result([results[member.name] for member in members])
 
 
+def check_all(configs: Sequence[TrainConfig], out: Path, resume: bool) -> None:
+    """Refuses what ``train_all`` would refuse; trains nothing."""
+    with ExitStack() as opened:
+        _members(configs, out, resume, opened)
+
+
 def _members(
     configs: Sequence[TrainConfig], out: Path | None, resume: bool, opened: ExitStack
 ) -> list[Member]:

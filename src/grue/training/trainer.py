@@ -20,7 +20,7 @@ import numpy as np
 
 from grue.agents.agent import Agent, AgentState, RunParameters
 from grue.engine.environment import Environment
-from grue.errors import GrueError, is_out_of_memory, out_of_memory
+from grue.errors import BusyError, GrueError, is_out_of_memory, out_of_memory
 from grue.training import checkpoint, events, metrics, runs
 from grue.training.algorithm import PartOfRow, Run, Sums
 from grue.training.config import TrainConfig
@@ -304,7 +304,7 @@ def _check_unchanged(member: Member) -> None:
     assert member.folder is not None
     runs.check_same(member.folder, member.config, game_of(member.config).digest)
     if checkpoint.saved_steps(member.folder / runs.CHECKPOINT) != list(member.saved):
-        raise GrueError(
+        raise BusyError(
             f"another process has trained in {member.folder} meanwhile; give the command again"
         )
 

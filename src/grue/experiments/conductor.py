@@ -1,0 +1,261 @@
+"""Carries out tasks on some machines, whatever happens there.
+
+A task that is tried again goes on from the checkpoints of its runs. What a run has reached is in
+its folder; here is only who works on what.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+from grue.experiments.tasks import ENDINGS, Event, Task, spoken
+
+MOST_LOSSES = 3
+"""A task that is lost so often without getting further is not tried again."""
+WAIT = 0.5
+
+
+@runtime_checkable
+class Executor(Protocol):
+    """Some machines: local processes, a Ray cluster, or this process."""
+
+    @property
+    def slots(self) -> int:
+        """Tasks that it can carry out at the same time; may change."""
+        ...
+
+    def start(self, task: Task, again: bool) -> str:
+        """Starts a task and returns where. ``again``: another process may still be ending it."""
+        ...
+
+    def poll(self, seconds: float) -> list[Event]:
+        """What has happened; waits so long for the first event."""
+        ...
+
+    def stop(self) -> None:
+        """Asks all tasks to end after a checkpoint."""
+        ...
+
+    def close(self) -> None:
+        """Ends everything at once."""
+        ...
+
+
+@dataclass
+class Progress:
+    """A task and how far it is."""
+
+    task: Task
+    state: str = "waiting"
+    """waiting, running, done, failed, stopped or split."""
+    place: str = ""
+    names: list[str] = field(default_factory=list)
+    """The runs that are being trained now."""
+    step: int = 0
+    """Of the runs in ``names``."""
+    done: int = 0
+    """Runs that have ended."""
+    steps_per_s: float = 0.0
+    tries: int = 0
+    losses: int = 0
+    """In a row, without getting further."""
+    why: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        task = self.task
+        own = {name: value for name, value in vars(self).items() if name != "task"}
+        told = {"number": task.number, "label": task.label, "runs": task.names}
+        return {**told, "steps": task.steps, "seconds": task.seconds, **own}
+
+
+@dataclass
+class Failure:
+    run: str
+    why: str
+    place: str
+
+
+@dataclass
+class Outcome:
+    failures: list[Failure] = field(default_factory=list)
+    stopped: bool = False
+    """By a signal or because the time is up: what is left goes on next time."""
+    at: tuple[int, int] | None = None
+    """The step of the run that was stopped in this process, and its steps."""
+    done: list[str] = field(default_factory=list)
+    """The runs that were trained to their end."""
+    measured: list[dict[str, Any]] = field(default_factory=list)
+    """The speed of each task, with its ``names``."""
+    results: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def state(self) -> str:
+        return "stopped" if self.stopped else "failed" if self.failures else "done"
+
+    def plus(self, other: Outcome) -> Outcome:
+        """Both, one after the other."""
+        return Outcome(
+            failures=self.failures + other.failures,
+            stopped=other.stopped,
+            at=other.at,
+            done=self.done + other.done,
+            measured=self.measured + other.measured,
+            results=self.results + other.results,
+        )
+
+
+@runtime_checkable
+class Watch(Protocol):
+    """Is told about everything."""
+
+    def say(self, line: str) -> None: ...
+
+    def show(self, tasks: Sequence[Progress], outcome: Outcome) -> None: ...
+
+
+class Conductor:
+    def __init__(
+        self,
+        tasks: Iterable[Task],
+        executor: Executor,
+        watch: Watch,
+        until: float | None = None,
+        asked: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """``until``: the ``time.time()`` to stop at. ``asked``: whether to stop now."""
+        self.all = [Progress(task) for task in tasks]
+        self.executor, self.watch = executor, watch
+        self.until, self.asked = until, asked
+        self.outcome = Outcome()
+        self.runs = sum(len(one.task.runs) for one in self.all)
+        self.ended = 0
+        self._stopping = False
+        if hasattr(executor, "live"):
+            executor.live = self._live  # pyright: ignore[reportAttributeAccessIssue]
+
+    def run(self) -> Outcome:
+        try:
+            while self._of("running") or (self._of("waiting") and not self._stopping):
+                try:
+                    self._turn()
+                except KeyboardInterrupt:
+                    if self._stopping:
+                        raise
+                    self.watch.say("stopping: the current runs write a checkpoint")
+                    self._stop()
+        finally:
+            self.executor.close()
+        self.watch.show(self.all, self.outcome)
+        return self.outcome
+
+    def _turn(self) -> None:
+        late = self.until is not None and time.time() >= self.until
+        if (late or self.asked()) and not self._stopping:
+            self._stop()
+        if not self._stopping:
+            for one in self._of("waiting")[
+                : max(self.executor.slots - len(self._of("running")), 0)
+            ]:
+                one.tries += 1
+                one.state = "running"
+                one.place = self.executor.start(one.task, one.tries > 1 or one.task.number < 0)
+        events = self.executor.poll(WAIT)
+        for event in events:
+            self._heed(event)
+        self.watch.show(self.all, self.outcome)
+
+    def _live(self, event: Event) -> None:
+        """From an executor that trains in this process, while ``poll`` waits for it."""
+        self._heed(event)
+        self.watch.show(self.all, self.outcome)
+
+    def _of(self, state: str) -> list[Progress]:
+        return [one for one in self.all if one.state == state]
+
+    def _stop(self) -> None:
+        self._stopping = self.outcome.stopped = True
+        self.executor.stop()
+
+    def _heed(self, event: Event) -> None:
+        one = next(p for p in self.all if p.task.number == event.task)
+        value = event.value
+        if event.kind in ENDINGS:
+            self._end(one, event)
+        elif event.kind == "place":
+            one.place = value["name"]
+        elif event.kind == "begin":
+            one.names, one.step = list(value["names"]), value["step"]
+        elif event.kind == "row":
+            if value["step"] > one.step:
+                one.losses = 0
+            one.step, one.steps_per_s = value["step"], value["steps_per_s"]
+        elif event.kind == "run":
+            one.done += 1
+            self.ended += 1
+            if value["text"]:
+                self.watch.say(f"{value['text']} ({self.ended} of {self.runs})")
+        elif event.kind == "line":
+            self.watch.say(value["text"])
+        elif event.kind == "measured":
+            self.outcome.measured.append({**value, "names": one.task.names})
+        elif event.kind == "result":
+            self.outcome.results.append({**value, "task": event.task})
+
+    def _end(self, one: Progress, event: Event) -> None:
+        why, task = event.value.get("why", ""), one.task
+        if event.kind == "done":
+            one.state, one.why = "done", ""
+            self.outcome.done += task.names
+        elif event.value.get("here"):
+            one.state, self._stopping, self.outcome.stopped = "stopped", True, True
+            if "step" in event.value:
+                self.outcome.at = event.value["step"], event.value["steps"]
+        elif self._stopping:
+            one.state = "stopped"
+        elif event.kind == "memory" and len(task.runs) > 1:
+            self.watch.say(f"{task.label}: {why}; tried again in halves")
+            half = len(task.runs) // 2
+            self._split(one, [task.runs[:half], task.runs[half:]], why)
+        elif event.kind in ("memory", "failed"):
+            self._fail(one, list(event.value.get("runs", ())) or task.names, why)
+        else:
+            self._lost(one, why or "its process was stopped")
+
+    def _lost(self, one: Progress, why: str) -> None:
+        one.losses += 1
+        task, again = one.task, one.losses < MOST_LOSSES
+        self.watch.say(f"{task.label}: {why}{'; goes on from its checkpoints' if again else ''}")
+        one.why = why
+        if again:
+            one.state = "waiting"
+        elif task.together and len(task.runs) > 1:
+            half = len(task.runs) // 2
+            self._split(one, [task.runs[:half], task.runs[half:]], why)
+        else:
+            self._fail(one, one.names or task.names[:1], f"{why}, {MOST_LOSSES} times in a row")
+
+    def _fail(self, one: Progress, names: list[str], why: str) -> None:
+        """Gives up some runs of a task; the others go on in a new one."""
+        self.outcome.failures += [Failure(name, why, one.place) for name in names]
+        self.watch.say(f"{', '.join(names)}: {why}")
+        rest = [run for run in one.task.runs if run.name not in names]
+        if rest:
+            self._split(one, [rest], why)
+        else:
+            one.state, one.why = "failed", why
+
+    def _split(self, one: Progress, parts: Sequence[Sequence[Any]], why: str) -> None:
+        one.state, one.why = "split", why
+        number = max(p.task.number for p in self.all)
+        for at, runs in enumerate(parts, 1):
+            new = Progress(one.task.of(runs, number + at), tries=1)
+            self.all.append(new)
+
+
+def told_failures(outcome: Outcome, runs: int) -> str:
+    """The failures in one line."""
+    first = outcome.failures[0]
+    return f"{len(outcome.failures)} of {spoken(runs)} failed; the first, {first.run}: {first.why}"

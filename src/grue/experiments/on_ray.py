@@ -1,0 +1,407 @@
+"""Carries out tasks on a Ray cluster.
+
+A task is an actor on some node that starts the same worker process as on one machine, so that JAX
+is imported in a process whose devices are already narrowed. The runs are in their folders, which
+all nodes see; Ray holds nothing that is needed later. Nothing here imports JAX.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import platform
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from grue import __version__
+from grue.errors import GrueError, UsageError
+from grue.experiments.conductor import Conductor, Failure, Outcome, Progress
+from grue.experiments.devices import Cores, environment
+from grue.experiments.status import StatusFile
+from grue.experiments.tasks import ENDINGS, Event, Task
+from grue.experiments.worker_process import Worker, order_of
+
+HERE = "here"
+"""The address that stands for a cluster on this machine, started for this command alone."""
+NAMESPACE = "grue"
+FORWARDED = ("GRUE_", "JAX_", "XLA_")
+"""Variables that the workers get from the machine of the command."""
+LIBRARIES = ("jax", "jaxlib", "equinox")
+ACCELERATOR = "accelerator_type:"
+POLL_SECONDS = 2.0
+CHECK_SECONDS = 120.0
+NAME_SECONDS = 10.0
+
+
+def imported() -> Any:
+    try:
+        import ray
+    except ImportError:
+        raise UsageError(
+            "--ray needs the package ray; install it with pip install 'grue[ray]'"
+        ) from None
+    return ray
+
+
+# Joining a cluster
+
+
+def connect(address: str, cores: int | None = None) -> None:
+    """Joins a cluster, or starts one on this machine."""
+    ray = imported()
+    if ray.is_initialized():
+        return
+    quiet = {"namespace": NAMESPACE, "log_to_driver": False, "logging_level": logging.ERROR}
+    if address == HERE:
+        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        ray.init(num_cpus=cores, include_dashboard=False, **quiet)
+        return
+    try:
+        ray.init(address=address, **quiet)
+    except ConnectionError:
+        raise UsageError(_nowhere(address)) from None
+    except (RuntimeError, ValueError) as error:
+        text = " ".join(str(error).split())
+        if "ersion mismatch" in text:
+            raise GrueError(f"{text}; install the same versions on all machines") from None
+        raise UsageError(f"{_nowhere(address)} ({text[:200]})") from None
+
+
+def _nowhere(address: str) -> str:
+    return (
+        f"no Ray cluster answers at {address}; give auto, or HOST:PORT as ray start --head shows "
+        "it, or leave the address out to start one on this machine"
+    )
+
+
+def versions() -> dict[str, str]:
+    """Those on which the results depend."""
+    python = ".".join(platform.python_version_tuple()[:2])
+    found = {"grue": __version__, "python": python}
+    return found | {name: metadata.version(name) for name in LIBRARIES}
+
+
+def examine(here: Mapping[str, str], files: Sequence[str], marker: str) -> str | None:
+    """What is wrong with the node that this runs on; None if nothing is."""
+    name = socket.gethostname()
+    try:
+        there = versions()
+    except metadata.PackageNotFoundError as error:
+        return f"the node {name} lacks the package {error.name}; install grue there"
+    differing = [part for part in here if there.get(part) != here[part]]
+    if differing:
+        part = differing[0]
+        return (
+            f"the node {name} has {part} {there[part]}, this machine has {here[part]}; "
+            "install the same versions on all machines"
+        )
+    for file in files:
+        if not Path(file).exists():
+            return f"the file {file} is missing on the node {name}; copy it to the same path there"
+    if not Path(marker).exists():
+        return (
+            f"the node {name} does not see {Path(marker).parent}; give an --out on a file system "
+            "that all nodes share"
+        )
+    return None
+
+
+def check_nodes(out: Path, files: Sequence[str]) -> None:
+    """Examines every node before anything starts."""
+    ray = imported()
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    look = ray.remote(num_cpus=0, max_retries=1)(examine)
+    out.mkdir(parents=True, exist_ok=True)
+    marker = out / f".seen-{os.getpid()}"
+    marker.touch()
+    try:
+        asked = {
+            look.options(
+                scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            ).remote(versions(), list(files), str(marker)): node
+            for node in ray.nodes()
+            if node["Alive"]
+        }
+        ready, late = ray.wait(list(asked), num_returns=len(asked), timeout=CHECK_SECONDS)
+        for answer in ready:
+            if found := _answer(ray, answer, asked[answer]):
+                raise GrueError(found)
+        if late:
+            name = asked[late[0]]["NodeManagerHostname"]
+            raise GrueError(f"the node {name} does not answer; stop Ray there, or start it again")
+    finally:
+        marker.unlink(missing_ok=True)
+
+
+def _answer(ray: Any, answer: Any, node: Mapping[str, Any]) -> str | None:
+    try:
+        return ray.get(answer)
+    except ray.exceptions.RayTaskError as error:
+        last = str(error).strip().splitlines()[-1]
+        name = node["NodeManagerHostname"]
+        return f"the node {name} cannot run grue ({last}); install the same grue there"
+    except ray.exceptions.RayError:
+        return None  # It has just died; the others go on.
+
+
+def shares(cores: int | None, gpus: float | None) -> tuple[int, float, str]:
+    """Cores and GPUs of a task, by default a whole GPU if there are any; the device's name.
+
+    A GPU's task gets its share of the node's cores, where the emulators of a hosted game run, too.
+    """
+    nodes = [node["Resources"] for node in imported().nodes() if node["Alive"]]
+    with_gpus = [node for node in nodes if node.get("GPU")]
+    if gpus is None:
+        gpus = 1.0 if with_gpus else 0.0
+    if gpus and not with_gpus:
+        raise UsageError(f"no node of the cluster has a GPU: --gpus-per-group is 0, not {gpus:g}")
+    if gpus > 1:
+        raise UsageError(
+            "a group of runs is one program on one GPU: --gpus-per-group is at most 1, "
+            f"not {gpus:g}"
+        )
+    if cores is None:
+        each = (int(node.get("CPU", 1) * gpus / node["GPU"]) for node in with_gpus)
+        cores = max(min(each), 1) if gpus else 1
+    kinds = [key for node in with_gpus for key in node if key.startswith(ACCELERATOR)]
+    return cores, gpus, kinds[0].removeprefix(ACCELERATOR) if gpus and kinds else "CPU"
+
+
+# Tasks on nodes
+
+
+class Runner:
+    """On a node: starts a worker and passes on what it says."""
+
+    def __init__(self, order: Mapping[str, Any], needs: Mapping[str, Any]) -> None:
+        os.environ.update(needs["variables"])
+        self._cores = Cores(needs["cores"])
+        gpu = os.environ.get("CUDA_VISIBLE_DEVICES") if needs["gpus"] else None
+        narrow = environment(gpu, needs["gpus"] or 1.0)
+        self._worker = Worker({**order, "cores": self._cores.numbers}, narrow)
+        cores = ", ".join(map(str, self._cores.numbers))
+        place = f"{socket.gethostname()}, {f'GPU {gpu}' if gpu else f'core {cores}'}"
+        self._first = [("place", {"name": place})]
+
+    def poll(self, seconds: float) -> Sequence[tuple[str, Mapping[str, Any]]]:
+        first, self._first = self._first, []
+        if first:
+            return first
+        return [(event.kind, event.value) for event in self._worker.events(seconds)]
+
+    def stop(self) -> None:
+        self._worker.stop()
+
+    def process(self) -> int:
+        return self._worker.process.pid
+
+
+class OnRay:
+    """The nodes of a cluster. Each task has some cores and GPUs, or a share of a GPU."""
+
+    def __init__(
+        self,
+        options: Mapping[str, Any],
+        cores: int = 1,
+        gpus: float = 0.0,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
+        self.ray = imported()
+        self.options, self.cores, self.gpus = options, cores, gpus
+        self.variables = forwarded() if variables is None else variables
+        self._runners: dict[int, Any] = {}
+        self._asked: dict[Any, int] = {}
+        self._slots, self._counted = 0, 0.0
+
+    @property
+    def slots(self) -> int:
+        if time.monotonic() - self._counted > POLL_SECONDS:
+            self._counted = time.monotonic()
+            self._slots = sum(self._room(node) for node in self.ray.nodes() if node["Alive"])
+        return max(self._slots, 1)
+
+    def _room(self, node: Mapping[str, Any]) -> int:
+        held = node["Resources"]
+        room = int(held.get("CPU", 0) // self.cores)
+        return min(room, int(held.get("GPU", 0) / self.gpus)) if self.gpus else room
+
+    def check_room(self) -> None:
+        if sum(self._room(node) for node in self.ray.nodes() if node["Alive"]) == 0:
+            gpus = f" and {self.gpus:g} GPUs" if self.gpus else ""
+            raise UsageError(
+                f"no node has {self.cores} cores{gpus} for a group; "
+                "give less with --cores-per-group and --gpus-per-group"
+            )
+
+    def start(self, task: Task, again: bool) -> str:
+        needs = {"cores": self.cores, "gpus": self.gpus, "variables": self.variables}
+        # A lost actor is not started again by Ray: the conductor decides what is tried again.
+        actor = self.ray.remote(
+            num_cpus=self.cores,
+            num_gpus=self.gpus,
+            max_restarts=0,
+            max_concurrency=2,
+            scheduling_strategy="SPREAD",
+        )(Runner).remote(order_of(task, True, self.options), needs)
+        self._runners[task.number] = actor
+        self._ask(task.number)
+        return ""
+
+    def _ask(self, number: int) -> None:
+        self._asked[self._runners[number].poll.remote(POLL_SECONDS)] = number
+
+    def poll(self, seconds: float) -> list[Event]:
+        if not self._asked:
+            time.sleep(seconds)
+            return []
+        ready, _ = self.ray.wait(list(self._asked), num_returns=1, timeout=seconds)
+        found: list[Event] = []
+        for answer in ready:
+            number = self._asked.pop(answer)
+            events = self._events(number, answer)
+            found += events
+            if any(event.kind in ENDINGS for event in events):
+                self._end(number)
+            else:
+                self._ask(number)
+        return found
+
+    def _events(self, number: int, answer: Any) -> list[Event]:
+        try:
+            return [Event(number, kind, value) for kind, value in self.ray.get(answer)]
+        except self.ray.exceptions.OutOfMemoryError:
+            return [Event(number, "memory", {"why": "its node ran out of memory"})]
+        except self.ray.exceptions.RayActorError as error:
+            return [Event(number, "lost", {"why": _why(str(error))})]
+        except self.ray.exceptions.RayError as error:
+            why = str(error).strip().splitlines()[-1]
+            return [Event(number, "failed", {"why": why})]
+
+    def _end(self, number: int) -> None:
+        with suppress(Exception):
+            self.ray.kill(self._runners.pop(number))
+
+    def stop(self) -> None:
+        for actor in self._runners.values():
+            with suppress(self.ray.exceptions.RayError):
+                actor.stop.remote()
+
+    def close(self) -> None:
+        for number in list(self._runners):
+            self._end(number)
+        self._asked.clear()
+
+
+def _why(text: str) -> str:
+    if "node" in text.lower() and ("died" in text.lower() or "dead" in text.lower()):
+        return "its node was lost"
+    return "its worker was killed"
+
+
+# A study that outlives the command which started it
+
+
+class Lead:
+    """Conducts a study inside the cluster, as a detached actor."""
+
+    def __init__(self) -> None:
+        self._asked = False
+
+    def run(
+        self,
+        tasks: Sequence[Mapping[str, Any]],
+        nodes: Mapping[str, Any],
+        out: str,
+        until: float | None,
+    ) -> None:
+        """``nodes``: the arguments of ``OnRay``."""
+        watch = Logged(Path(out))
+        found = [Task.from_json(task) for task in tasks]
+        try:
+            conductor = Conductor(found, OnRay(**nodes), watch, until, lambda: self._asked)
+            watch.end(conductor.run())
+        except Exception as error:
+            watch.fail(f"{type(error).__name__}: {error}")
+        ray = imported()
+        ray.kill(ray.get_runtime_context().current_actor)
+
+    def stop(self) -> None:
+        self._asked = True
+
+    def ready(self) -> bool:
+        return True
+
+
+class Logged:
+    """Writes what happens to the study's folder, for commands that look at it."""
+
+    def __init__(self, out: Path) -> None:
+        self.file = StatusFile(out, "ray")
+        self.tasks: Sequence[Progress] = ()
+        self.outcome = Outcome()
+
+    def say(self, line: str) -> None:
+        self.file.lines.append(line)
+
+    def show(self, tasks: Sequence[Progress], outcome: Outcome) -> None:
+        self.tasks, self.outcome = tasks, outcome
+        self.file.write(tasks, outcome)
+
+    def end(self, outcome: Outcome) -> None:
+        self.file.write(self.tasks, outcome, outcome.state)
+
+    def fail(self, why: str) -> None:
+        self.outcome.failures.append(Failure("the study", why, ""))
+        self.end(self.outcome)
+
+
+def lead_name(out: Path) -> str:
+    return "grue-" + hashlib.sha256(str(out.resolve()).encode()).hexdigest()[:16]
+
+
+def find_lead(out: Path) -> Any | None:
+    """The actor that conducts the study of a folder now; None if there is none."""
+    try:
+        return imported().get_actor(lead_name(out), NAMESPACE)
+    except ValueError:
+        return None
+
+
+def start_lead(
+    out: Path, tasks: Sequence[Task], nodes: Mapping[str, Any], until: float | None
+) -> Any:
+    """Starts a study in the cluster. If the lead's node is lost, Ray starts it again elsewhere."""
+    ray = imported()
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    home = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
+    until_free = time.monotonic() + NAME_SECONDS
+    while find_lead(out) is not None and time.monotonic() < until_free:
+        time.sleep(0.1)  # The one before it is just ending.
+    actor = ray.remote(num_cpus=0, max_concurrency=2, max_restarts=-1, max_task_retries=-1)(Lead)
+    lead = actor.options(
+        name=lead_name(out), namespace=NAMESPACE, lifetime="detached", scheduling_strategy=home
+    ).remote()
+    ray.get(lead.ready.remote())
+    StatusFile(out, "ray").write([], Outcome())
+    lead.run.remote([task.to_json() for task in tasks], nodes, str(out.resolve()), until)
+    return lead
+
+
+def ask_to_stop(lead: Any) -> None:
+    with suppress(Exception):
+        lead.stop.remote()
+
+
+def forwarded() -> dict[str, str]:
+    """The variables that workers on other machines get, too."""
+    found = {k: v for k, v in os.environ.items() if k.startswith(FORWARDED)}
+    found.pop("JAX_PLATFORMS", None)  # Chosen for each worker by its devices.
+    return found
