@@ -28,7 +28,6 @@ from grue.engine.environment import Environment
 from grue.errors import (
     BrokenFileError,
     BusyError,
-    GrueError,
     NoCheckpointError,
     NotRegisteredError,
     UsageError,
