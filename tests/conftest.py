@@ -103,7 +103,7 @@ def zork_file() -> Callable[[int], Path]:
 
 @pytest.fixture(scope="session")
 def two_lamps(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A game whose parser asks which lamp is meant: the compiler refuses it."""
+    """A game in which "lamp" may mean either lamp, and a text that the compiler does not know."""
     import textworld
     from textworld.generator import compile_game
     from textworld.generator.game import Event, Quest
@@ -111,7 +111,7 @@ def two_lamps(tmp_path_factory: pytest.TempPathFactory) -> Path:
     maker: Any = textworld.GameMaker()  # whose annotations are not those it takes
     hall = maker.new_room("hall")
     maker.set_player(hall)
-    stand = maker.new(type="s", name="stand")
+    stand = maker.new(type="s", name="stand", desc="You look at it, at [the time of day].")
     lamps = [maker.new(type="o", name=name) for name in ("lamp", "green lamp")]
     hall.add(stand, *lamps)
     maker.quests = [Quest([Event(conditions=[maker.new_fact("on", lamps[1], stand)])], reward=1)]

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import grue
+from grue.engine.verify import Verifier
 from grue.games.logic import ground
 
 pytestmark = pytest.mark.filterwarnings("ignore::jericho.UnsupportedGameWarning")
@@ -76,3 +78,47 @@ def test_event_that_no_rule_knows_is_told(cooking: Callable[..., Path]) -> None:
 def test_events_that_change_nothing_are_not_told(event: str, cooking: Callable[..., Path]) -> None:
     logic = ground(grue.load(cooking(200)))
     assert logic.after(logic.initial, [event]) == logic.initial
+
+
+# What compiles
+
+
+GAMES: dict[str, tuple[int, dict[str, Any]]] = {
+    "limited inventory": (201, {"recipe": 2, "take": 2, "drop": True, "open": True}),
+    "more carried than there are slots": (202, {"recipe": 3, "take": 1, "drop": True}),
+    "inventory at the start": (203, {"recipe": 2, "take": 1, "cut": True, "cook": True}),
+    "table and patio table": (204, {"go": 9, "open": True}),
+}
+
+
+@pytest.mark.parametrize(("seed", "settings"), GAMES.values(), ids=GAMES)
+def test_cooking_game_is_compiled(
+    seed: int,
+    settings: dict[str, Any],
+    cooking: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("grue.engine.verify.SWEEP_SHARE", 10**9)
+    engines = Verifier(grue.load(cooking(seed, **settings)))
+    report = engines.run(400, seed=0)
+    assert str(report.first or "") == ""
+    assert report.steps >= 400
+    engines.real.close()
+
+
+def test_nothing_is_taken_with_full_hands(cooking: Callable[..., Path]) -> None:
+    env = grue.make(cooking(201, **GAMES["limited inventory"][1]), "compiled")
+    capacity = int(env.game.arrays["capacity"])
+    state, step = env.reset()
+    takes = [i for i, command in enumerate(env.commands) if command.startswith(("take", "open"))]
+    told = []
+    for _ in range(40):
+        for action in takes:
+            state, step = env.step(state, action)
+            told.append(env.decode(step.observation))
+        if "too many things" in " ".join(told):
+            break
+    assert env.decode(env.inventory(state)).count(",") <= capacity
+    assert "You're carrying too many things already." in told
+    possible = [env.commands[i] for i in np.flatnonzero(step.admissible_set)]
+    assert not any(command.startswith("take") for command in possible)

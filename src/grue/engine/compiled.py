@@ -59,6 +59,8 @@ class CompiledEnv(Environment):
         self.subtask_names = tuple(text for text, _ in game.header["subtasks"])
         self.digest: str = game.header["game_hash"]
         self.knows = Knowledge()
+        self.near: dict[str, Any] = game.header.get("near", {})
+        """Commands that are exact only while their things are in sight; none if all are exact."""
 
     # The two pure functions
 
@@ -78,6 +80,9 @@ class CompiledEnv(Environment):
             over=jnp.bool_(False),
         )
         state = state._replace(variables=self._variables(state))
+        # Quests that hold at the start are done before the first command.
+        quests, score, lost, won = self._judge(state)
+        state = state._replace(quests=quests, score=score, over=lost | won)
         words = self._print(state, jnp.int32(t.opening_frame))
         nothing = jnp.int32(0)
         return state, self._report(state, words, nothing, jnp.bool_(False))
@@ -96,7 +101,7 @@ class CompiledEnv(Environment):
         """Takes a command by its number. A game that is over stays as it is."""
         outcome = self._decide(state, action)
         moved = self._change(state, outcome)
-        moved = moved._replace(variables=self._variables(moved))
+        moved = moved._replace(variables=self._variables(moved, outcome))
         quests, reward, lost, won = self._judge(moved)
         following = moved._replace(
             quests=quests,
@@ -124,10 +129,15 @@ class CompiledEnv(Environment):
 
     def _decide(self, state: State, action: Array | int) -> Array:
         """The outcome of a command: its variables index its decision table."""
+        if "reading_table" in self._table:  # Names share words: which sentence is it now?
+            action = self._look_up(state, "reading_table", "reading", action)
+        return self._look_up(state, "decision_table", "command", action)
+
+    def _look_up(self, state: State, table: str, name: str, row: Array | int) -> Array:
         t = self._table
-        values = state.variables[t["command_variables"][action]]
-        index = t["command_offset"][action] + (values * t["command_strides"][action]).sum()
-        return t["decision_table"][index]
+        values = state.variables[t[f"{name}_variables"][row]]
+        index = t[f"{name}_offset"][row] + (values * t[f"{name}_strides"][row]).sum()
+        return t[table][index]
 
     def _change(self, state: State, outcome: Array) -> State:
         """Moves the player and things, and turns statuses, as the outcome says."""
@@ -150,8 +160,8 @@ class CompiledEnv(Environment):
         statuses = jnp.where(hits.any(0), after, state.statuses)
         return state._replace(room=room, locations=locations, recency=recency, statuses=statuses)
 
-    def _variables(self, state: State) -> Array:
-        """Everything that guards and decision tables ask about."""
+    def _variables(self, state: State, outcome: Array | None = None) -> Array:
+        """Everything that guards and decision tables ask about; ``outcome`` is the last."""
         t = self._table
         here = t.place_room == state.room
         through = t["lets_through"][
@@ -195,8 +205,47 @@ class CompiledEnv(Environment):
                 state.statuses[:-1],
                 counts,
                 ingredients,
+                *([(carried >= t.capacity)[None]] if "capacity" in t else []),
+                *self._sight(state, reach),
+                *self._question(outcome),
             ]
         ).astype(jnp.int32)
+
+    def _sight(self, state: State, reach: Array) -> list[Array]:
+        """What decides which thing a name stands for, where names share words."""
+        t = self._table
+        if "reading_table" not in t:
+            return []
+        rows = jnp.arange(len(t.sight_movable))
+        sights = t["sight_values"][rows, reach[t.sight_movable]]
+        if not len(t.before_first):
+            return [sights]
+        # The story looks through the room, then through what is carried: the latest moved first,
+        # and what a place holds right after the place.
+        things, places = len(reach), len(t.place_room)
+        age = jnp.where(state.recency > 0, state.recency, -1 - t.thing_rank[:things])
+        place_age = -1 - t.thing_rank[things:]
+        at = state.locations - len(t.exit_to) - 1
+        inside = (at >= 0) & (at < places)
+        outer = jnp.where(inside, jnp.asarray(place_age)[jnp.clip(at, 0, places - 1)], age)
+        keys = (
+            jnp.concatenate([reach == HELD, jnp.zeros(places, bool)]),
+            jnp.concatenate([outer, place_age]),
+            jnp.concatenate([jnp.where(inside, age, 0), jnp.full(places, np.iinfo(np.int32).max)]),
+        )
+        (held, outer, inner), (held2, outer2, inner2) = (
+            [key[which] for key in keys] for which in (t.before_first, t.before_second)
+        )
+        older = (outer > outer2) | ((outer == outer2) & (inner > inner2))
+        before = jnp.where(held == held2, older, held == t.before_carried)
+        return [sights, before]
+
+    def _question(self, outcome: Array | None) -> list[Array]:
+        """Which question was the last answer, where that matters."""
+        if "outcome_question" not in self._table:
+            return []
+        asked = 0 if outcome is None else self._table["outcome_question"][outcome]
+        return [self._table["asked_values"][:, asked]]
 
     def _judge(self, state: State) -> tuple[Array, Array, Array, Array]:
         """Quests done so far, the reward of those done now, and whether the game is lost or won."""
@@ -341,6 +390,9 @@ class _Tables:
         rooms, locations = len(self.exit_to), int(self.location_count)
         self.location_rows = rooms + np.arange(things, dtype=np.int32) * locations
         self.status_rows = rooms + things * locations + self.status_start
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.__dict__
 
     def __getattr__(self, name: str) -> np.ndarray:
         raise AttributeError(f"the compiled game has no array {name!r}")

@@ -32,11 +32,14 @@ class HostedEnv(EmulatorEnv[Game]):
 
     def _opening(self, raw: str, chance: Chance) -> tuple[HostedState, str]:
         opening = read_feedback(raw)
-        self._emulator.step("tw-trace-actions")
+        # A turn of its own: quests that hold at the start are done before the first command.
+        traced = read_feedback(self._emulator.step("tw-trace-actions")[0])
         facts = self.logic.initial
         done = tuple(_holds(quest.wins, facts) for quest in self.quests)
-        state = HostedState(self._snapshot(), opening.score, done, 0, False, chance, facts)
-        return state, opening.text
+        over = traced.won or traced.lost
+        return HostedState(
+            self._snapshot(), traced.score, done, 0, over, chance, facts
+        ), opening.text
 
     def _turn(self, state: HostedState, command: str, raw: str) -> tuple[HostedState, str, bool]:
         if self._emulator._emulator_halted():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Literal, overload
 
@@ -37,7 +38,8 @@ def make(
     """The environment of a game; see ``grue.engine.environment.Environment``.
 
     The compiled engine runs under jit and vmap. For games that cannot be compiled, "auto" uses the
-    hosted engine: the real story in an emulator. ``game`` may also be the path of a compiled file,
+    hosted engine: the real story in an emulator. A game that can only be compiled near
+    (``env.near``) is, and a warning says so. ``game`` may also be the path of a compiled file,
     or the result of ``grue.load``. ``story`` and ``commands`` are as for ``grue.load``.
     """
     if engine not in ENGINES:
@@ -49,20 +51,34 @@ def make(
     if engine != "hosted":
         try:
             return CompiledEnv(compiled(found), episode_steps)
-        except CannotCompileError:
+        except CannotCompileError as error:
             if engine == "compiled":
-                raise
+                raise CannotCompileError(refusal(found, error)) from None
     from grue.engine.hosted_story import host
 
     return host(found, episode_steps)
 
 
+def refusal(game: Playable, error: CannotCompileError) -> str:
+    return f"{game.name} cannot be compiled ({error}): it plays hosted"
+
+
 def compiled(game: Playable) -> CompiledGame:
-    """A compiled game, from the file beside its story if there is one."""
+    """A game's arrays: from the file beside its story, or compiled now; told if they are near."""
     known = game.textworld()
     path = compiled_path(known)
     if path.exists():
-        return load_compiled(path, known)
-    from grue.engine.compiler.build import compile_game
+        found = load_compiled(path, known)
+    else:
+        from grue.engine.compiler.build import compile_game
 
-    return compile_game(known)
+        found = compile_game(known)
+    near = found.header.get("near")
+    if near:
+        warnings.warn(
+            f"{game.name} is compiled near: {len(near)} of {len(found.commands)} commands, such as "
+            f"{next(iter(near))!r}, are exact only while their things are in sight, and answer "
+            '"You can\'t see any such thing." else; engine="hosted" is always exact',
+            stacklevel=2,
+        )
+    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -15,7 +16,8 @@ from grue.engine.compiler.model import (
 )
 from grue.errors import CannotCompileError
 
-MOST_GUARD_VARIABLES = 3
+MOST_SITUATIONS = 2**16
+"""How large the table of a guard may be."""
 
 
 @dataclass(frozen=True)
@@ -82,8 +84,13 @@ class Texts:
 
     def _combine(self, guards: tuple[Guard, ...], join: Callable[..., bool]) -> Guard:
         variables = tuple(dict.fromkeys(v for guard in guards for v in guard.variables))
-        if len(variables) > MOST_GUARD_VARIABLES:
-            raise CannotCompileError(f"a text depends on too many things at once: {variables}")
+        count = math.prod(self.model.domain(v) for v in variables)
+        if count > MOST_SITUATIONS:
+            things = ", ".join(f"{kind} of {subject}" for kind, subject in variables)
+            raise CannotCompileError(
+                f"a text depends on too many things at once: {things}; its table would have "
+                f"{count:,} entries, and may have {MOST_SITUATIONS:,}"
+            )
         allowed = []
         for values in itertools.product(*(range(self.model.domain(v)) for v in variables)):
             known = dict(zip(variables, values, strict=True))
@@ -119,8 +126,16 @@ class Texts:
                 pieces.append(Words("\n", guard))
             elif tag == "noun":
                 pieces += self.named(subject, guard)
+            elif tag.startswith("is-are "):
+                listing = self._listing(tag.removeprefix("is-are "), guard, subject)
+                one = self.count(listing.holder, lambda n: n == 1)
+                pieces += [
+                    Words("is ", self.both(guard, one)),
+                    Words("are ", self.both(guard, self.none_of([one]))),
+                    listing,
+                ]
             else:
-                pieces.append(self._listing(tag, guard))
+                pieces.append(self._listing(tag, guard, subject))
         return tuple(pieces), []
 
     def _parse_choice(
@@ -140,7 +155,7 @@ class Texts:
                 earlier.append(condition)
             body, parts = self._parse_parts(parts, subject, self.both(guard, own))
             pieces += body
-        raise CannotCompileError(f"an [if] without [end if] in the description of {subject}")
+        return pieces, parts  # The theme "basic" leaves the last [end if] out.
 
     def _condition(self, text: str, subject: str) -> Guard:
         guard = ALWAYS
@@ -161,12 +176,18 @@ class Texts:
         empty = re.fullmatch(r"(?:the )?(\S+) contains nothing", clause)
         if empty:
             return self.count(empty[1], lambda n: n == 0)
-        raise CannotCompileError(f"the condition [if {clause}] of a description is not known")
+        raise CannotCompileError(
+            f"the condition [if {clause}] in the description of {self.model.name(subject)!r} is "
+            "not known"
+        )
 
-    def _listing(self, tag: str, guard: Guard) -> Listing:
+    def _listing(self, tag: str, guard: Guard, subject: str) -> Listing:
         found = re.fullmatch(r"a list of things (?:on|in) (?:the )?(\S+)", tag)
         if found is None or found[1] not in self.model.places:
-            raise CannotCompileError(f"the text substitution [{tag}] of a description is not known")
+            raise CannotCompileError(
+                f"the text substitution [{tag}] in the description of "
+                f"{self.model.name(subject)!r} is not known"
+            )
         return Listing(found[1], guard)
 
     # Names and rooms
