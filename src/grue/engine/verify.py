@@ -55,19 +55,19 @@ class Mismatch:
 class Report:
     steps: int = 0
     mismatches: int = 0
-    skipped: int = 0
-    """Commands that were not compared: the game is compiled near, and their things out of sight."""
     first: Mismatch | None = None
     rules: set[str] = field(default_factory=set)
     """Rules of the game that fired at least once."""
+    skipped: int = 0
+    """Commands that were not compared: the game is compiled near, and their things out of sight."""
 
     def __add__(self, other: Report) -> Report:
         return Report(
             self.steps + other.steps,
             self.mismatches + other.mismatches,
-            self.skipped + other.skipped,
             self.first or other.first,
             self.rules | other.rules,
+            self.skipped + other.skipped,
         )
 
 

@@ -128,10 +128,10 @@ class Texts:
                 pieces += self.named(subject, guard)
             elif tag.startswith("is-are "):
                 listing = self._listing(tag.removeprefix("is-are "), guard, subject)
-                one = self.count(listing.holder, lambda n: n == 1)
+                several = self.count(listing.holder, lambda n: n > 1)  # "There is nothing in …".
                 pieces += [
-                    Words("is ", self.both(guard, one)),
-                    Words("are ", self.both(guard, self.none_of([one]))),
+                    Words("is ", self.both(guard, self.none_of([several]))),
+                    Words("are ", self.both(guard, several)),
                     listing,
                 ]
             else:
