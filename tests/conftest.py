@@ -118,3 +118,42 @@ def two_lamps(tmp_path_factory: pytest.TempPathFactory) -> Path:
     options = textworld.GameOptions()
     options.path = str(tmp_path_factory.mktemp("lamps") / "lamps.z8")
     return Path(compile_game(maker.build(), options))
+
+
+@pytest.fixture(scope="session")
+def made_game(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    import textworld
+
+    options = textworld.GameOptions()
+    options.nb_rooms, options.nb_objects, options.quest_length = 4, 6, 4
+    options.seeds = 20
+    options.path = str(tmp_path_factory.mktemp("made") / "made.z8")
+    return Path(textworld.make(options)[0])
+
+
+PLAIN = {
+    **{"recipe": 1, "take": 1, "go": 1, "recipe_seed": 0, "split": None},
+    **dict.fromkeys(("open", "cook", "cut", "drop"), False),
+}
+
+
+@pytest.fixture(scope="session")
+def cooking(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Makes a game of tw-cooking from a seed and the settings that are not plain."""
+    import textworld
+    from textworld.challenges import CHALLENGES as MAKERS
+    from textworld.generator import compile_game as compile_story
+
+    made: dict[str, Path] = {}
+
+    def get(seed: int, **settings: Any) -> Path:
+        name = f"cooking-{seed}" + "".join(f"-{k}{int(v)}" for k, v in settings.items())
+        if name not in made:
+            options = textworld.GameOptions()
+            options.seeds = seed
+            options.path = str(tmp_path_factory.mktemp("cooking") / f"{name}.z8")
+            game = MAKERS["tw-cooking"][1]({**PLAIN, **settings}, options)
+            made[name] = Path(compile_story(game, options))
+        return made[name]
+
+    return get

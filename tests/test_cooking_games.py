@@ -16,33 +16,6 @@ from grue.games.logic import ground
 
 pytestmark = pytest.mark.filterwarnings("ignore::jericho.UnsupportedGameWarning")
 
-PLAIN = {
-    **{"recipe": 1, "take": 1, "go": 1, "recipe_seed": 0, "split": None},
-    **dict.fromkeys(("open", "cook", "cut", "drop"), False),
-}
-
-
-@pytest.fixture(scope="session")
-def cooking(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """Makes a game of tw-cooking from a seed and the settings that are not plain."""
-    import textworld
-    from textworld.challenges import CHALLENGES as MAKERS
-    from textworld.generator import compile_game as compile_story
-
-    made: dict[str, Path] = {}
-
-    def get(seed: int, **settings: Any) -> Path:
-        name = f"cooking-{seed}" + "".join(f"-{k}{int(v)}" for k, v in settings.items())
-        if name not in made:
-            options = textworld.GameOptions()
-            options.seeds = seed
-            options.path = str(tmp_path_factory.mktemp("cooking") / f"{name}.z8")
-            game = MAKERS["tw-cooking"][1]({**PLAIN, **settings}, options)
-            made[name] = Path(compile_story(game, options))
-        return made[name]
-
-    return get
-
 
 def test_what_was_drunk_is_gone(cooking: Callable[..., Path]) -> None:
     env: Any = grue.make(cooking(200), "hosted")

@@ -314,17 +314,6 @@ def test_any_play_of_level_2(hosted: Hosted, actions: list[int]) -> None:
 
 
 @pytest.fixture(scope="session")
-def made_game(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    import textworld
-
-    options = textworld.GameOptions()
-    options.nb_rooms, options.nb_objects, options.quest_length = 4, 6, 4
-    options.seeds = 20
-    options.path = str(tmp_path_factory.mktemp("made") / "made.z8")
-    return Path(textworld.make(options)[0])
-
-
-@pytest.fixture(scope="session")
 def game_with_a_fine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two rooms; to enter the attic costs two points, the lamp on the stand is worth five."""
     import textworld

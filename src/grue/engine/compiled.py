@@ -17,8 +17,12 @@ from jax import Array
 from grue.engine.compiler.model import FIRST_PLACE, FLOOR, HELD, HERE, HIDDEN, NO_EXIT
 from grue.engine.compiler.pieces import FLOOR_HOLDER
 from grue.engine.environment import Environment
+from grue.engine.infos import Infos, World
+from grue.engine.sight import plural, question, sights
 from grue.engine.step import Step
+from grue.games.game import Game
 from grue.games.gamefile import CompiledGame
+from grue.games.logic import Facts
 from grue.games.playable import Knowledge
 
 MANY = 2
@@ -44,8 +48,12 @@ class State(NamedTuple):
 class CompiledEnv(Environment):
     """``env.reset(key) -> state, step`` and ``env.step(state, action) -> state, step``."""
 
-    def __init__(self, game: CompiledGame, episode_steps: int | None = None) -> None:
+    def __init__(
+        self, game: CompiledGame, episode_steps: int | None = None, source: Game | None = None
+    ) -> None:
+        """``source`` is the game that it was compiled from, for ``facts`` and ``infos``."""
         self.game = game
+        self.source = source
         self.commands = game.commands
         self.vocabulary = game.vocabulary
         self.episode_steps = (
@@ -84,6 +92,8 @@ class CompiledEnv(Environment):
         quests, score, lost, won = self._judge(state)
         state = state._replace(quests=quests, score=score, over=lost | won)
         words = self._print(state, jnp.int32(t.opening_frame))
+        if "opening_plural" in t:
+            state = self._remember(state, jnp.int32(t.opening_plural))
         nothing = jnp.int32(0)
         return state, self._report(state, words, nothing, jnp.bool_(False))
 
@@ -111,6 +121,8 @@ class CompiledEnv(Environment):
         )
         ending = jnp.where(lost, 2, jnp.where(won, 1, 0))
         words = self._print(following, self._table["outcome_frame"][outcome], reward, ending)
+        if "outcome_plural" in self._table:
+            following = self._remember(following, self._table["outcome_plural"][outcome])
         admissible = self._table["outcome_changes"][outcome]
 
         after = jax.tree.map(lambda old, new: jnp.where(state.over, old, new), state, following)
@@ -124,6 +136,18 @@ class CompiledEnv(Environment):
     def inventory(self, state: State) -> Array:
         """The words of taking inventory now, without spending a step."""
         return self._print(state, jnp.int32(self._table["inventory_frame"]))
+
+    def facts(self, state: State) -> Facts:
+        """The facts of the world now, as TextWorld states them, with the identifiers of things."""
+        return self._world.facts(state)
+
+    def infos(self, state: State) -> Infos:
+        """Everything that TextWorld's EnvInfos tell of one state, by name."""
+        return Infos(self._world, self, state)
+
+    @cached_property
+    def _world(self) -> World:
+        return World(self.game, self.source)
 
     # The phases of a turn
 
@@ -206,46 +230,11 @@ class CompiledEnv(Environment):
                 counts,
                 ingredients,
                 *([(carried >= t.capacity)[None]] if "capacity" in t else []),
-                *self._sight(state, reach),
-                *self._question(outcome),
+                *(sights(t, state, reach) if "reading_table" in t else []),
+                *(question(t, outcome) if "outcome_question" in t else []),
+                *(plural(state) if "outcome_plural" in t else []),
             ]
         ).astype(jnp.int32)
-
-    def _sight(self, state: State, reach: Array) -> list[Array]:
-        """What decides which thing a name stands for, where names share words."""
-        t = self._table
-        if "reading_table" not in t:
-            return []
-        rows = jnp.arange(len(t.sight_movable))
-        sights = t["sight_values"][rows, reach[t.sight_movable]]
-        if not len(t.before_first):
-            return [sights]
-        # The story looks through the room, then through what is carried: the latest moved first,
-        # and what a place holds right after the place.
-        things, places = len(reach), len(t.place_room)
-        age = jnp.where(state.recency > 0, state.recency, -1 - t.thing_rank[:things])
-        place_age = -1 - t.thing_rank[things:]
-        at = state.locations - len(t.exit_to) - 1
-        inside = (at >= 0) & (at < places)
-        outer = jnp.where(inside, jnp.asarray(place_age)[jnp.clip(at, 0, places - 1)], age)
-        keys = (
-            jnp.concatenate([reach == HELD, jnp.zeros(places, bool)]),
-            jnp.concatenate([outer, place_age]),
-            jnp.concatenate([jnp.where(inside, age, 0), jnp.full(places, np.iinfo(np.int32).max)]),
-        )
-        (held, outer, inner), (held2, outer2, inner2) = (
-            [key[which] for key in keys] for which in (t.before_first, t.before_second)
-        )
-        older = (outer > outer2) | ((outer == outer2) & (inner > inner2))
-        before = jnp.where(held == held2, older, held == t.before_carried)
-        return [sights, before]
-
-    def _question(self, outcome: Array | None) -> list[Array]:
-        """Which question was the last answer, where that matters."""
-        if "outcome_question" not in self._table:
-            return []
-        asked = 0 if outcome is None else self._table["outcome_question"][outcome]
-        return [self._table["asked_values"][:, asked]]
 
     def _judge(self, state: State) -> tuple[Array, Array, Array, Array]:
         """Quests done so far, the reward of those done now, and whether the game is lost or won."""
@@ -345,6 +334,11 @@ class CompiledEnv(Environment):
             source = source + jnp.where(position >= where[i], change[i], short(0))
         printed = position < (total + points_length + t["end_length"][ending]).astype(short)
         return t["tokens"][jnp.where(printed, source, short(0)).astype(jnp.int32)]
+
+    def _remember(self, state: State, guard: Array) -> State:
+        """Keeps whether the last list was of several things."""
+        plural = self._guards(state, guard[None])[0].astype(jnp.int32)
+        return state._replace(variables=state.variables.at[-1].set(plural))
 
     def _guards(self, state: State, guard: Array) -> Array:
         t = self._table

@@ -30,6 +30,10 @@ class HostedEnv(EmulatorEnv[Game]):
             [not state.over and self.logic.admissible(state.facts, c) for c in self.commands]
         )
 
+    def facts(self, state: HostedState) -> Facts:
+        """The facts of the world now, as TextWorld states them, with the identifiers of things."""
+        return state.facts
+
     def _opening(self, raw: str, chance: Chance) -> tuple[HostedState, str]:
         opening = read_feedback(raw)
         # A turn of its own: quests that hold at the start are done before the first command.

@@ -8,7 +8,8 @@ from typing import Literal, overload
 
 from grue.engine.compiled import CompiledEnv
 from grue.engine.environment import Environment
-from grue.errors import CannotCompileError, UsageError
+from grue.errors import CannotCompileError, GrueError, UsageError
+from grue.games.game import Game, read_textworld_game
 from grue.games.gamefile import SUFFIX, CompiledGame, compiled_path, load_compiled
 from grue.games.playable import Playable
 from grue.games.registry import check_whole, load
@@ -46,11 +47,13 @@ def make(
         raise UsageError(f"there is no engine {engine!r}; the engines are {', '.join(ENGINES)}")
     if str(game).endswith(SUFFIX):
         check_whole(game, story, commands)
-        return CompiledEnv(load_compiled(Path(str(game))), episode_steps)
+        file = load_compiled(Path(str(game)))
+        _warn_if_near(file)
+        return CompiledEnv(file, episode_steps, _story_beside(Path(str(game)), file))
     found: Playable = load(game, story, commands)
     if engine != "hosted":
         try:
-            return CompiledEnv(compiled(found), episode_steps)
+            return CompiledEnv(compiled(found), episode_steps, found.textworld())
         except CannotCompileError as error:
             if engine == "compiled":
                 raise CannotCompileError(refusal(found, error)) from None
@@ -73,12 +76,26 @@ def compiled(game: Playable) -> CompiledGame:
         from grue.engine.compiler.build import compile_game
 
         found = compile_game(known)
-    near = found.header.get("near")
+    _warn_if_near(found)
+    return found
+
+
+def _warn_if_near(game: CompiledGame) -> None:
+    near = game.header.get("near")
     if near:
         warnings.warn(
-            f"{game.name} is compiled near: {len(near)} of {len(found.commands)} commands, such as "
+            f"{game.name} is compiled near: {len(near)} of {len(game.commands)} commands, such as "
             f"{next(iter(near))!r}, are exact only while their things are in sight, and answer "
             '"You can\'t see any such thing." else; engine="hosted" is always exact',
-            stacklevel=2,
+            stacklevel=3,
         )
-    return found
+
+
+def _story_beside(path: Path, file: CompiledGame) -> Game | None:
+    """The game that a file was compiled from, if it lies beside it."""
+    story = path.with_name(path.name.removesuffix(SUFFIX) + ".z8")
+    try:
+        game = read_textworld_game(story)
+    except GrueError:
+        return None
+    return game if game.digest == file.header["game_hash"] else None

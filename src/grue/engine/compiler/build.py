@@ -83,6 +83,11 @@ def compile_game(game: Game, near: bool = True) -> CompiledGame:
     arrays["inventory_frame"] = np.array(table.frame(rules.carried()), np.int32)
     opening = Words(f"{objective(game.objective)}\n\n"), *rules.rooms[model.start]
     arrays["opening_frame"] = np.array(table.frame(opening), np.int32)
+    if model.extra("plural"):
+        arrays["opening_plural"] = np.array(table.plural_after(opening), np.int32)
+        arrays["outcome_plural"] = np.array(
+            [table.plural_after(reply.frame) for reply in outcomes.numbers], np.int32
+        )
     sums = _possible_sums([quest.reward for quest in model.logic.quests if quest.wins])
     # Texts of what is lost come last: -1 is the index of the last.
     points = (*range(1, max(sums, default=0) + 1), *range(min(0, *sums, 0), 0))

@@ -139,7 +139,7 @@ class RuleBook:
             *frame,
             Words(f"\n\n{where} {self.the(thing)} is ", one),
             Words(f"\n\n{where} {self.the(thing)} are ", more),
-            Listing(thing, open_to_view),
+            Listing(thing, open_to_view, after_verb=True),
             Words(".", open_to_view),
         )
 

@@ -37,7 +37,9 @@ Variable = tuple[str, str]
 """What a guard can ask about: a kind (room, reach, here, exit, status, count) and its subject."""
 FULL: Variable = ("full", "I")
 """Whether the player carries as much as can be carried."""
-EXTRAS = ("full", "spot", "seen", "before", "asked")
+PLURAL: Variable = ("plural", "list")
+"""Whether the last list after "is" or "are" was of several things."""
+EXTRAS = ("full", "spot", "seen", "before", "asked", "plural")
 """Kinds that few games have, in the order of their variables.
 
 A spot is a reach that tells few places apart: hidden, held, on the floor, elsewhere in sight, then
@@ -183,7 +185,7 @@ class Model:
         """For each entity with changing properties: its possible combinations, initial first."""
         changes: dict[str, set[tuple[frozenset[str], ...]]] = {}
         for action in self._all_actions():
-            for entity in {f[1] for f in action.adds | action.removes if len(f) == 2}:
+            for entity in sorted({f[1] for f in action.adds | action.removes if len(f) == 2}):
                 change = tuple(
                     _properties(facts, entity)
                     for facts in (action.needs, action.adds, action.removes)
@@ -251,6 +253,7 @@ class Model:
             "ingredient": 4,
             "before": 2,
             "full": 2,
+            "plural": 2,
         }
         if kind == "asked":
             return len(self.in_mind(variable))

@@ -50,6 +50,10 @@ class TextTable:
             self.guards.setdefault(piece.guard, len(self.guards))
         return self.frames.setdefault(merged, len(self.frames))
 
+    def plural_after(self, frame: Frame) -> int:
+        """The number of the guard that tells what later lists of nothing are called by."""
+        return self.guards.setdefault(self.descriptions.plural_after(frame), len(self.guards))
+
     def _with_empty_lists(self, frame: Frame) -> Iterable[Piece]:
         """Inform prints a list of no things as "nothing"."""
         for piece in frame:

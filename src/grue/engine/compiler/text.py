@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from grue.engine.compiler.model import (
     COOKINGS,
     CUTS,
+    PLURAL,
     Model,
     Variable,
 )
@@ -44,6 +45,8 @@ class Listing:
     holder: str
     """A place, "floor" or "I" for what the player carries."""
     guard: Guard = ALWAYS
+    after_verb: bool = False
+    """It follows "is" or "are", as many as there are things."""
 
 
 Piece = Words | Listing
@@ -58,6 +61,8 @@ class Texts:
         self.model = model
         logic = model.game.data["KB"]["logic"]
         self.food_shows_its_state = "Before printing the name of a food" in logic
+        self._listed: list[Listing] = []
+        """The lists after "is" or "are" in the text that is being read."""
 
     # Guards
 
@@ -104,6 +109,7 @@ class Texts:
     def parse(self, text: str, subject: str) -> Frame:
         """Pieces of a description; ``subject`` is the entity that it describes."""
         parts = [part for part in re.split(r"(\[[^\]]*\])", text) if part]
+        self._listed = []
         pieces, rest = self._parse_parts(parts, subject, ALWAYS)
         if rest:
             raise CannotCompileError(f"unbalanced markup in {text!r}")
@@ -127,16 +133,36 @@ class Texts:
             elif tag == "noun":
                 pieces += self.named(subject, guard)
             elif tag.startswith("is-are "):
-                listing = self._listing(tag.removeprefix("is-are "), guard, subject)
-                several = self.count(listing.holder, lambda n: n > 1)  # "There is nothing in …".
-                pieces += [
-                    Words("is ", self.both(guard, self.none_of([several]))),
-                    Words("are ", self.both(guard, several)),
-                    listing,
-                ]
+                pieces += self._counted(self._listing(tag.removeprefix("is-are "), guard, subject))
             else:
                 pieces.append(self._listing(tag, guard, subject))
         return tuple(pieces), []
+
+    def _counted(self, listing: Listing) -> list[Piece]:
+        """A list after "is" or "are"; before "nothing" it is what it was before the last list."""
+        self.model.use(PLURAL)
+        before = self.plural_after(self._listed)
+        several, none = (self.count(listing.holder, t) for t in (lambda n: n > 1, lambda n: n == 0))
+        plural = self._combine((several, none, before), lambda t: t[0] or (t[1] and t[2]))
+        listing = replace(listing, after_verb=True)
+        self._listed.append(listing)
+        return [
+            Words("is ", self.both(listing.guard, self.none_of([plural]))),
+            Words("are ", self.both(listing.guard, plural)),
+            listing,
+        ]
+
+    def plural_after(self, pieces: Iterable[Piece]) -> Guard:
+        """Whether the last list after "is" or "are", now or earlier, was of several things."""
+        plural = self.when(PLURAL, bool)
+        for piece in pieces:
+            if isinstance(piece, Listing) and piece.after_verb:
+                some = self.both(piece.guard, self.count(piece.holder, lambda n: n > 0))
+                several = self.both(piece.guard, self.count(piece.holder, lambda n: n > 1))
+                plural = self._combine(
+                    (plural, some, several), lambda t: t[2] or (t[0] and not t[1])
+                )
+        return plural
 
     def _parse_choice(
         self, parts: list[str], subject: str, guard: Guard
