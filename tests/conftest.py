@@ -103,7 +103,7 @@ def zork_file() -> Callable[[int], Path]:
 
 @pytest.fixture(scope="session")
 def two_lamps(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A game whose parser asks which lamp is meant: the compiler refuses it."""
+    """A game in which "lamp" may mean either lamp, and a text that the compiler does not know."""
     import textworld
     from textworld.generator import compile_game
     from textworld.generator.game import Event, Quest
@@ -111,10 +111,49 @@ def two_lamps(tmp_path_factory: pytest.TempPathFactory) -> Path:
     maker: Any = textworld.GameMaker()  # whose annotations are not those it takes
     hall = maker.new_room("hall")
     maker.set_player(hall)
-    stand = maker.new(type="s", name="stand")
+    stand = maker.new(type="s", name="stand", desc="You look at it, at [the time of day].")
     lamps = [maker.new(type="o", name=name) for name in ("lamp", "green lamp")]
     hall.add(stand, *lamps)
     maker.quests = [Quest([Event(conditions=[maker.new_fact("on", lamps[1], stand)])], reward=1)]
     options = textworld.GameOptions()
     options.path = str(tmp_path_factory.mktemp("lamps") / "lamps.z8")
     return Path(compile_game(maker.build(), options))
+
+
+@pytest.fixture(scope="session")
+def made_game(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    import textworld
+
+    options = textworld.GameOptions()
+    options.nb_rooms, options.nb_objects, options.quest_length = 4, 6, 4
+    options.seeds = 20
+    options.path = str(tmp_path_factory.mktemp("made") / "made.z8")
+    return Path(textworld.make(options)[0])
+
+
+PLAIN = {
+    **{"recipe": 1, "take": 1, "go": 1, "recipe_seed": 0, "split": None},
+    **dict.fromkeys(("open", "cook", "cut", "drop"), False),
+}
+
+
+@pytest.fixture(scope="session")
+def cooking(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Makes a game of tw-cooking from a seed and the settings that are not plain."""
+    import textworld
+    from textworld.challenges import CHALLENGES as MAKERS
+    from textworld.generator import compile_game as compile_story
+
+    made: dict[str, Path] = {}
+
+    def get(seed: int, **settings: Any) -> Path:
+        name = f"cooking-{seed}" + "".join(f"-{k}{int(v)}" for k, v in settings.items())
+        if name not in made:
+            options = textworld.GameOptions()
+            options.seeds = seed
+            options.path = str(tmp_path_factory.mktemp("cooking") / f"{name}.z8")
+            game = MAKERS["tw-cooking"][1]({**PLAIN, **settings}, options)
+            made[name] = Path(compile_story(game, options))
+        return made[name]
+
+    return get

@@ -6,39 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax
+import numpy as np
 import pytest
 
 import grue
+from grue.engine.verify import Verifier
 from grue.games.logic import ground
 
 pytestmark = pytest.mark.filterwarnings("ignore::jericho.UnsupportedGameWarning")
-
-PLAIN = {
-    **{"recipe": 1, "take": 1, "go": 1, "recipe_seed": 0, "split": None},
-    **dict.fromkeys(("open", "cook", "cut", "drop"), False),
-}
-
-
-@pytest.fixture(scope="session")
-def cooking(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """Makes a game of tw-cooking from a seed and the settings that are not plain."""
-    import textworld
-    from textworld.challenges import CHALLENGES as MAKERS
-    from textworld.generator import compile_game as compile_story
-
-    made: dict[str, Path] = {}
-
-    def get(seed: int, **settings: Any) -> Path:
-        name = f"cooking-{seed}" + "".join(f"-{k}{int(v)}" for k, v in settings.items())
-        if name not in made:
-            options = textworld.GameOptions()
-            options.seeds = seed
-            options.path = str(tmp_path_factory.mktemp("cooking") / f"{name}.z8")
-            game = MAKERS["tw-cooking"][1]({**PLAIN, **settings}, options)
-            made[name] = Path(compile_story(game, options))
-        return made[name]
-
-    return get
 
 
 def test_what_was_drunk_is_gone(cooking: Callable[..., Path]) -> None:
@@ -76,3 +52,48 @@ def test_event_that_no_rule_knows_is_told(cooking: Callable[..., Path]) -> None:
 def test_events_that_change_nothing_are_not_told(event: str, cooking: Callable[..., Path]) -> None:
     logic = ground(grue.load(cooking(200)))
     assert logic.after(logic.initial, [event]) == logic.initial
+
+
+# What compiles
+
+
+GAMES: dict[str, tuple[int, dict[str, Any]]] = {
+    "limited inventory": (201, {"recipe": 2, "take": 2, "drop": True, "open": True}),
+    "more carried than there are slots": (202, {"recipe": 3, "take": 1, "drop": True}),
+    "inventory at the start": (205, {"recipe": 2, "take": 1, "cut": True}),
+    "table and patio table": (204, {"go": 9, "open": True}),
+}
+
+
+@pytest.mark.parametrize(("seed", "settings"), GAMES.values(), ids=GAMES)
+def test_cooking_game_is_compiled(
+    seed: int,
+    settings: dict[str, Any],
+    cooking: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("grue.engine.verify.SWEEP_SHARE", 10**9)
+    engines = Verifier(grue.load(cooking(seed, **settings)))
+    report = engines.run(250, seed=0)
+    assert str(report.first or "") == ""
+    assert report.steps >= 250
+    engines.real.close()
+
+
+def test_nothing_is_taken_with_full_hands(cooking: Callable[..., Path]) -> None:
+    env = grue.make(cooking(201, **GAMES["limited inventory"][1]), "compiled")
+    capacity = int(env.game.arrays["capacity"])
+    state, step = env.reset()
+    take = jax.jit(env.step)
+    takes = [i for i, command in enumerate(env.commands) if command.startswith(("take", "open"))]
+    told = []
+    for _ in range(40):
+        for action in takes:
+            state, step = take(state, action)
+            told.append(env.decode(step.observation))
+        if "too many things" in " ".join(told):
+            break
+    assert env.decode(env.inventory(state)).count(",") <= capacity
+    assert "You're carrying too many things already." in told
+    possible = [env.commands[i] for i in np.flatnonzero(step.admissible_set)]
+    assert not any(command.startswith("take") for command in possible)

@@ -17,6 +17,7 @@ import grue
 from grue.engine.hosted import HostedState
 from grue.engine.hosted_textworld import HostedEnv
 from grue.engine.step import Step
+from grue.engine.verify import Verifier
 
 Hosted = Callable[[int], HostedEnv]
 
@@ -313,17 +314,6 @@ def test_any_play_of_level_2(hosted: Hosted, actions: list[int]) -> None:
 
 
 @pytest.fixture(scope="session")
-def made_game(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    import textworld
-
-    options = textworld.GameOptions()
-    options.nb_rooms, options.nb_objects, options.quest_length = 4, 6, 4
-    options.seeds = 20
-    options.path = str(tmp_path_factory.mktemp("made") / "made.z8")
-    return Path(textworld.make(options)[0])
-
-
-@pytest.fixture(scope="session")
 def game_with_a_fine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two rooms; to enter the attic costs two points, the lamp on the stand is worth five."""
     import textworld
@@ -373,3 +363,48 @@ def test_negative_scores(game_with_a_fine: Path) -> None:
     assert seen == [(-2, -2, False), (0, -2, False), (0, -2, False), (5, 3, True)]
     assert env.max_score == 3
     env.close()
+    engines = Verifier(grue.load(game_with_a_fine))
+    report = engines.run(300, seed=0)
+    assert str(report.first or "") == ""
+    assert {"go/north", "put"} <= report.rules
+    told = [engines.compiled.decode(s) for s in _fined(engines)]
+    assert told == ["Your score changed by minus two points."]
+    engines.real.close()
+
+
+def _fined(engines: Verifier) -> list[Any]:
+    """What is printed on the way into the attic, from the score on."""
+    state, _ = engines._reset()
+    _, step = engines._step(state, engines.game.commands.index("go north"))
+    words = engines.compiled.vocabulary.encode("Your score changed by minus two points.")
+    printed = np.asarray(step.observation)
+    start = int(np.flatnonzero(printed == words[0])[-1])
+    return [printed[start:]]
+
+
+def test_quests_that_hold_at_the_start(tmp_path: Path) -> None:
+    """They are done, and score, before the first command."""
+    import textworld
+    from textworld.generator import compile_game
+    from textworld.generator.game import Event, Quest
+
+    maker: Any = textworld.GameMaker()
+    hall, attic = maker.new_room("hall"), maker.new_room("attic")
+    maker.connect(hall.north, attic.south)
+    maker.set_player(hall)
+    lamp, stand = maker.new(type="o", name="lamp"), maker.new(type="s", name="stand")
+    hall.add(lamp, stand)
+    maker.quests = [
+        Quest([Event(conditions=[maker.new_fact("at", lamp, hall)])], reward=2),
+        Quest([Event(conditions=[maker.new_fact("at", maker.player, hall)])], reward=3),
+        Quest([Event(conditions=[maker.new_fact("on", lamp, stand)])], reward=5),
+    ]
+    options = textworld.GameOptions()
+    options.path = str(tmp_path / "decided.z8")
+    engines = Verifier(grue.load(compile_game(maker.build(), options)))
+    report = engines.run(300, seed=0)
+    assert str(report.first or "") == ""
+    _, step = engines._reset()
+    assert (int(step.score), step.subtasks.tolist()) == (5, [True, True, False])
+    assert not step.terminated
+    engines.real.close()

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from grue.cli.options import AsJson, GameName, StoryPath, print_table
-from grue.errors import GrueError
+from grue.errors import CannotCompileError, GrueError
 from grue.games.game import Game
 from grue.games.playable import Playable
 from grue.games.registry import game_names, load, load_textworld
@@ -95,15 +95,29 @@ def compile_(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="By default beside the story.")
     ] = None,
+    near: Annotated[
+        bool,
+        typer.Option(
+            "--near/--exact-only",
+            help="Whether commands may be exact only while their things are in sight.",
+        ),
+    ] = True,
 ) -> None:
     """Compile a game to arrays, in a file that needs no TextWorld to be played."""
     from grue.engine.compiler.build import compile_game
+    from grue.engine.make import refusal
     from grue.games.gamefile import compiled_path
 
     loaded = load_textworld(game)
     path = output or compiled_path(loaded)
-    compile_game(loaded).save(path)
-    print(path)
+    try:
+        made = compile_game(loaded, near)
+    except CannotCompileError as error:
+        raise CannotCompileError(refusal(loaded, error)) from None
+    made.save(path)
+    only_seen = made.header.get("near")
+    told = f", near: {len(only_seen)} of {len(made.commands)} commands" if only_seen else ""
+    print(f"{path}{told}")
 
 
 def verify_command(
@@ -122,7 +136,8 @@ def verify_command(
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(game, total=steps)
         report = verify(game, steps, seed, jobs, lambda n: progress.advance(task, n))
-    print(f"{game}: {report.steps} steps, {report.mismatches} mismatches")
+    skipped = f", {report.skipped} commands out of sight not compared" if report.skipped else ""
+    print(f"{game}: {report.steps} steps, {report.mismatches} mismatches{skipped}")
     if report.first is not None:
         print(report.first)
         raise GrueError(f"the compiled {game} differs from the real game")

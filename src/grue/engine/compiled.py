@@ -17,8 +17,12 @@ from jax import Array
 from grue.engine.compiler.model import FIRST_PLACE, FLOOR, HELD, HERE, HIDDEN, NO_EXIT
 from grue.engine.compiler.pieces import FLOOR_HOLDER
 from grue.engine.environment import Environment
+from grue.engine.infos import Infos, World
+from grue.engine.sight import plural, question, sights
 from grue.engine.step import Step
+from grue.games.game import Game
 from grue.games.gamefile import CompiledGame
+from grue.games.logic import Facts
 from grue.games.playable import Knowledge
 
 MANY = 2
@@ -44,8 +48,12 @@ class State(NamedTuple):
 class CompiledEnv(Environment):
     """``env.reset(key) -> state, step`` and ``env.step(state, action) -> state, step``."""
 
-    def __init__(self, game: CompiledGame, episode_steps: int | None = None) -> None:
+    def __init__(
+        self, game: CompiledGame, episode_steps: int | None = None, source: Game | None = None
+    ) -> None:
+        """``source`` is the game that it was compiled from, for ``facts`` and ``infos``."""
         self.game = game
+        self.source = source
         self.commands = game.commands
         self.vocabulary = game.vocabulary
         self.episode_steps = (
@@ -59,6 +67,8 @@ class CompiledEnv(Environment):
         self.subtask_names = tuple(text for text, _ in game.header["subtasks"])
         self.digest: str = game.header["game_hash"]
         self.knows = Knowledge()
+        self.near: dict[str, Any] = game.header.get("near", {})
+        """Commands that are exact only while their things are in sight; none if all are exact."""
 
     # The two pure functions
 
@@ -78,7 +88,12 @@ class CompiledEnv(Environment):
             over=jnp.bool_(False),
         )
         state = state._replace(variables=self._variables(state))
+        # Quests that hold at the start are done before the first command.
+        quests, score, lost, won = self._judge(state)
+        state = state._replace(quests=quests, score=score, over=lost | won)
         words = self._print(state, jnp.int32(t.opening_frame))
+        if "opening_plural" in t:
+            state = self._remember(state, jnp.int32(t.opening_plural))
         nothing = jnp.int32(0)
         return state, self._report(state, words, nothing, jnp.bool_(False))
 
@@ -96,7 +111,7 @@ class CompiledEnv(Environment):
         """Takes a command by its number. A game that is over stays as it is."""
         outcome = self._decide(state, action)
         moved = self._change(state, outcome)
-        moved = moved._replace(variables=self._variables(moved))
+        moved = moved._replace(variables=self._variables(moved, outcome))
         quests, reward, lost, won = self._judge(moved)
         following = moved._replace(
             quests=quests,
@@ -106,6 +121,8 @@ class CompiledEnv(Environment):
         )
         ending = jnp.where(lost, 2, jnp.where(won, 1, 0))
         words = self._print(following, self._table["outcome_frame"][outcome], reward, ending)
+        if "outcome_plural" in self._table:
+            following = self._remember(following, self._table["outcome_plural"][outcome])
         admissible = self._table["outcome_changes"][outcome]
 
         after = jax.tree.map(lambda old, new: jnp.where(state.over, old, new), state, following)
@@ -120,14 +137,31 @@ class CompiledEnv(Environment):
         """The words of taking inventory now, without spending a step."""
         return self._print(state, jnp.int32(self._table["inventory_frame"]))
 
+    def facts(self, state: State) -> Facts:
+        """The facts of the world now, as TextWorld states them, with the identifiers of things."""
+        return self._world.facts(state)
+
+    def infos(self, state: State) -> Infos:
+        """Everything that TextWorld's EnvInfos tell of one state, by name."""
+        return Infos(self._world, self, state)
+
+    @cached_property
+    def _world(self) -> World:
+        return World(self.game, self.source)
+
     # The phases of a turn
 
     def _decide(self, state: State, action: Array | int) -> Array:
         """The outcome of a command: its variables index its decision table."""
+        if "reading_table" in self._table:  # Names share words: which sentence is it now?
+            action = self._look_up(state, "reading_table", "reading", action)
+        return self._look_up(state, "decision_table", "command", action)
+
+    def _look_up(self, state: State, table: str, name: str, row: Array | int) -> Array:
         t = self._table
-        values = state.variables[t["command_variables"][action]]
-        index = t["command_offset"][action] + (values * t["command_strides"][action]).sum()
-        return t["decision_table"][index]
+        values = state.variables[t[f"{name}_variables"][row]]
+        index = t[f"{name}_offset"][row] + (values * t[f"{name}_strides"][row]).sum()
+        return t[table][index]
 
     def _change(self, state: State, outcome: Array) -> State:
         """Moves the player and things, and turns statuses, as the outcome says."""
@@ -150,8 +184,8 @@ class CompiledEnv(Environment):
         statuses = jnp.where(hits.any(0), after, state.statuses)
         return state._replace(room=room, locations=locations, recency=recency, statuses=statuses)
 
-    def _variables(self, state: State) -> Array:
-        """Everything that guards and decision tables ask about."""
+    def _variables(self, state: State, outcome: Array | None = None) -> Array:
+        """Everything that guards and decision tables ask about; ``outcome`` is the last."""
         t = self._table
         here = t.place_room == state.room
         through = t["lets_through"][
@@ -195,6 +229,10 @@ class CompiledEnv(Environment):
                 state.statuses[:-1],
                 counts,
                 ingredients,
+                *([(carried >= t.capacity)[None]] if "capacity" in t else []),
+                *(sights(t, state, reach) if "reading_table" in t else []),
+                *(question(t, outcome) if "outcome_question" in t else []),
+                *(plural(state) if "outcome_plural" in t else []),
             ]
         ).astype(jnp.int32)
 
@@ -297,6 +335,11 @@ class CompiledEnv(Environment):
         printed = position < (total + points_length + t["end_length"][ending]).astype(short)
         return t["tokens"][jnp.where(printed, source, short(0)).astype(jnp.int32)]
 
+    def _remember(self, state: State, guard: Array) -> State:
+        """Keeps whether the last list was of several things."""
+        plural = self._guards(state, guard[None])[0].astype(jnp.int32)
+        return state._replace(variables=state.variables.at[-1].set(plural))
+
     def _guards(self, state: State, guard: Array) -> Array:
         t = self._table
         values = state.variables[t["guard_variables"][guard]]
@@ -341,6 +384,9 @@ class _Tables:
         rooms, locations = len(self.exit_to), int(self.location_count)
         self.location_rows = rooms + np.arange(things, dtype=np.int32) * locations
         self.status_rows = rooms + things * locations + self.status_start
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.__dict__
 
     def __getattr__(self, name: str) -> np.ndarray:
         raise AttributeError(f"the compiled game has no array {name!r}")

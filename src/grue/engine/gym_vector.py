@@ -185,8 +185,7 @@ def _compiled_env(game: str | Path | Playable, episode_steps: int | None) -> Com
     try:
         return make(game, "compiled", episode_steps)
     except CannotCompileError as error:
-        name = game.name if isinstance(game, Playable) else game
         raise CannotCompileError(
-            f"{name} cannot be compiled: {error}; for the real game use "
+            f"{error}; for many hosted games use "
             'gymnasium.make_vec(..., vectorization_mode="async"), whose observations are texts'
         ) from None

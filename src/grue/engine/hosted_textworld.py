@@ -30,13 +30,20 @@ class HostedEnv(EmulatorEnv[Game]):
             [not state.over and self.logic.admissible(state.facts, c) for c in self.commands]
         )
 
+    def facts(self, state: HostedState) -> Facts:
+        """The facts of the world now, as TextWorld states them, with the identifiers of things."""
+        return state.facts
+
     def _opening(self, raw: str, chance: Chance) -> tuple[HostedState, str]:
         opening = read_feedback(raw)
-        self._emulator.step("tw-trace-actions")
+        # A turn of its own: quests that hold at the start are done before the first command.
+        traced = read_feedback(self._emulator.step("tw-trace-actions")[0])
         facts = self.logic.initial
         done = tuple(_holds(quest.wins, facts) for quest in self.quests)
-        state = HostedState(self._snapshot(), opening.score, done, 0, False, chance, facts)
-        return state, opening.text
+        over = traced.won or traced.lost
+        return HostedState(
+            self._snapshot(), traced.score, done, 0, over, chance, facts
+        ), opening.text
 
     def _turn(self, state: HostedState, command: str, raw: str) -> tuple[HostedState, str, bool]:
         if self._emulator._emulator_halted():

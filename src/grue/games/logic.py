@@ -65,6 +65,8 @@ class Logic:
     """Every command that can ever change or show something, with its possible actions."""
     events: Mapping[str, tuple[Action, ...]]
     quests: tuple[Quest, ...]
+    capacity: int | None = None
+    """How many things the player can carry, where the facts about slots are wrong."""
 
     @property
     def commands(self) -> tuple[str, ...]:
@@ -72,7 +74,15 @@ class Logic:
 
     def admissible(self, facts: Facts, command: str) -> bool:
         """Whether the command would change the state: the paper's definition."""
+        if command.startswith("take ") and self._is_full(facts):
+            return False
         return any(needs <= facts for needs in self._changes.get(command, ()))
+
+    def _is_full(self, facts: Facts) -> bool:
+        """Only where the facts about slots do not tell."""
+        if self.capacity is None:
+            return False
+        return sum(f[0] == "in" and f[2:] == ("I",) for f in facts) >= self.capacity
 
     @cached_property
     def _changes(self) -> dict[str, list[Facts]]:
@@ -88,7 +98,7 @@ class Logic:
             happened = self.happened(facts, event)
             if happened is not None:
                 facts = happened.apply(facts)
-            elif not IDLE_EVENTS.match(event.lower()):
+            elif not (IDLE_EVENTS.match(event.lower()) or self._burns_again(facts, event)):
                 warnings.warn(
                     f"the story reports {event!r}, and no rule of the game allows that now: facts, "
                     "admissible commands and subtasks may be wrong from here on",
@@ -96,6 +106,11 @@ class Logic:
                     stacklevel=2,
                 )
         return facts
+
+    def _burns_again(self, facts: Facts, event: str) -> bool:
+        """Whether burned food is cooked: the story reports it, and nothing changes."""
+        cooked = [a for a in self.events.get(event.lower(), ()) if a.rule.startswith("cook/")]
+        return any(("burned", action.nouns[0]) in facts for action in cooked)
 
     def happened(self, facts: Facts, event: str) -> Action | None:
         """The action behind an event that the running game reports."""
@@ -131,6 +146,11 @@ def _ground(identity: _Identity) -> Logic:
     names = {key: info["name"] or "" for key, info in game.infos.items()}
     knowledge = textworld_game.kb
 
+    slots = {e for e, info in game.infos.items() if info["type"] == "slot"}
+    carried = sum(f[0] == "in" and f[2] == "I" for f in game.facts)
+    used = sum(f[0] == "used" and f[1] in slots for f in game.facts)
+    # tw-cooking may give the player more than there are slots: the story counts things.
+    capacity = len(slots) if carried > used and slots else None
     by_command: dict[str, list[Action]] = defaultdict(list)
     by_event: dict[str, list[Action]] = defaultdict(list)
     for instance in found:
@@ -144,6 +164,8 @@ def _ground(identity: _Identity) -> Logic:
         action = _correct_recipe(game, _action(instance, event, nouns))
         if action is None:
             continue
+        if capacity is not None:
+            action = without(action, slots)
         by_event[event].append(action)
         by_command[command].append(action)
         if instance.name in ("take/c", "take/s"):
@@ -152,13 +174,28 @@ def _ground(identity: _Identity) -> Logic:
 
     def freeze(table: Mapping[str, list[Action]]) -> dict[str, tuple[Action, ...]]:
         # The most specific rule first, as TextWorld does.
-        return {k: tuple(sorted(v, key=lambda a: -len(a.needs))) for k, v in table.items()}
+        return {
+            k: tuple(sorted(dict.fromkeys(v), key=lambda a: -len(a.needs)))
+            for k, v in table.items()
+        }
 
     return Logic(
         frozenset(game.facts),
         freeze(by_command),
         freeze(by_event),
         tuple(_quest(quest) for quest in game.data["quests"]),
+        capacity,
+    )
+
+
+def without(action: Action, entities: set[str]) -> Action:
+    """An action without the facts about some entities."""
+
+    def rest(facts: Facts) -> Facts:
+        return frozenset(f for f in facts if not entities.intersection(f[1:]))
+
+    return replace(
+        action, needs=rest(action.needs), adds=rest(action.adds), removes=rest(action.removes)
     )
 
 

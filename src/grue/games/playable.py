@@ -31,6 +31,8 @@ class Knowledge(NamedTuple):
     """Which subtasks are done. If not, the only subtask is to win the game."""
     look: bool = True
     """The output of look and inventory without a step. If not, asking is a UsageError."""
+    chance: bool = False
+    """Whether the game draws random numbers, so that seeds matter."""
     score_refusal: str | None = None
     """Why the score cannot be read, and is always 0. None if it can be read."""
 

@@ -130,10 +130,11 @@ def hosting(config: TrainConfig) -> str | None:
     if env.why is None:
         return None
     number = "1 process" if env.processes == 1 else f"up to {env.processes} processes"
-    chance = "a new one" if config.game_seed is None else config.game_seed
+    seed = "a new one" if config.game_seed is None else config.game_seed
+    chance = f", seed of each episode: {seed}" if env.knows.chance else ""
     return (
-        f"{config.game} is hosted, in {number} of emulators, and not compiled: {env.why}; "
-        f"{len(env.commands)} commands, {len(env.vocabulary)} words, seed of each episode: {chance}"
+        f"{config.game} cannot be compiled ({env.why}): it plays hosted, in {number} of emulators; "
+        f"{len(env.commands)} commands, {len(env.vocabulary)} words{chance}"
     )
 
 

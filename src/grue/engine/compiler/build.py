@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from grue.engine.compiler.cooking import CookBook
 from grue.engine.compiler.inform import Reply, RuleBook
 from grue.engine.compiler.masks import admissible_masks
 from grue.engine.compiler.model import (
@@ -14,12 +15,15 @@ from grue.engine.compiler.model import (
     DIRECTIONS,
     LOCATING,
     READY,
+    SIGHTS,
     WRONG_COOKING,
     WRONG_CUT,
     Effect,
     Model,
+    Variable,
 )
 from grue.engine.compiler.pieces import TextTable
+from grue.engine.compiler.sentences import Reading, Sentences, Told
 from grue.engine.compiler.text import Texts, Words, objective
 from grue.errors import CannotCompileError
 from grue.games.game import Fact, Game
@@ -54,13 +58,18 @@ NUMBERS = [
 TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
 
 
-def compile_game(game: Game) -> CompiledGame:
-    """The game as arrays, or an error that names the rule or text that stands in the way."""
+def compile_game(game: Game, near: bool = True) -> CompiledGame:
+    """The game as arrays, or an error that names the rule or text that stands in the way.
+
+    With ``near``, commands that cannot be followed while their things are out of sight answer
+    "You can't see any such thing." then, and the header names them.
+    """
     model = Model(game, ground(game))
     texts = Texts(model)
-    rules = RuleBook(model, texts)
+    rules = CookBook(model, texts)
+    sentences = Sentences(model, near)
     outcomes = Outcomes(model)
-    commands = outcomes.add_commands(rules)
+    commands = outcomes.add_commands(rules, sentences)
 
     table = TextTable(model, texts)
     arrays = {
@@ -74,8 +83,14 @@ def compile_game(game: Game) -> CompiledGame:
     arrays["inventory_frame"] = np.array(table.frame(rules.carried()), np.int32)
     opening = Words(f"{objective(game.objective)}\n\n"), *rules.rooms[model.start]
     arrays["opening_frame"] = np.array(table.frame(opening), np.int32)
+    if model.extra("plural"):
+        arrays["opening_plural"] = np.array(table.plural_after(opening), np.int32)
+        arrays["outcome_plural"] = np.array(
+            [table.plural_after(reply.frame) for reply in outcomes.numbers], np.int32
+        )
     sums = _possible_sums([quest.reward for quest in model.logic.quests if quest.wins])
-    points = range(1, max(sums, default=0) + 1)
+    # Texts of what is lost come last: -1 is the index of the last.
+    points = (*range(1, max(sums, default=0) + 1), *range(min(0, *sums, 0), 0))
     table.add_endings([score_text(n) if n in sums else "" for n in points], (WON, LOST))
     vocabulary = Vocabulary.of([*table.texts(), *game.commands])
     arrays |= table.arrays(vocabulary)
@@ -91,6 +106,8 @@ def compile_game(game: Game) -> CompiledGame:
         "most_pieces": table.most_pieces(),
         "subtasks": [[subtask.text, subtask.reward] for subtask in game.subtasks],
     }
+    if sentences.near:
+        header["near"] = sentences.near
     return CompiledGame(header, arrays)
 
 
@@ -103,6 +120,9 @@ def _possible_sums(rewards: Iterable[int]) -> set[int]:
 
 
 def score_text(points: int) -> str:
+    if points < 0:
+        gone = score_text(-points).partition(" by ")[2]
+        return f"\n\nYour score changed by minus {gone}"
     words = NUMBERS[points] if points < len(NUMBERS) else _large(points)
     return f"\n\nYour score has just gone up by {words} point{'s' if points > 1 else ''}."
 
@@ -130,14 +150,32 @@ class Outcomes:
         """For each outcome, whether it changes the state."""
         return np.array([reply.effect not in (None, Effect()) for reply in self.numbers])
 
-    def add_commands(self, rules: RuleBook) -> dict[str, np.ndarray]:
-        """The decision tables: a command's variables and, for their values, the outcome."""
+    def add_commands(self, rules: RuleBook, sentences: Sentences) -> dict[str, np.ndarray]:
+        """The decision tables: a sentence's variables and, for their values, the outcome."""
+        commands = self.model.game.commands
+        readings = sentences.readings(commands)
+        rows: dict[Told, int] = {}
+        for command in commands:
+            rows[sentences.itself(command)] = len(rows)
+        for reading in readings:
+            for sentence in reading.sentences if reading else ():
+                rows.setdefault(sentence, len(rows))
         decided, table = [], []
-        for command in self.model.game.commands:
-            variables, replies = rules.replies(command)
+        for sentence in rows:
+            variables, replies = rules.replies(sentence)
             decided.append((variables, len(table)))
             for reply in replies:
                 table.append(self.numbers.setdefault(reply, len(self.numbers)))
+        return {
+            **self._indexing("command", decided),
+            "decision_table": np.array(table, np.int32),
+            **self._reading_arrays(readings, rows),
+        }
+
+    def _indexing(
+        self, name: str, decided: Sequence[tuple[tuple[Variable, ...], int]]
+    ) -> dict[str, np.ndarray]:
+        """For each row the variables that index its part of a table, and where that begins."""
         most = max(len(variables) for variables, _ in decided)
         which = np.zeros((len(decided), most), np.int32)
         strides = np.zeros((len(decided), most), np.int32)
@@ -148,10 +186,25 @@ class Outcomes:
                 which[row, column] = order[variable]
                 strides[row, column] = int(np.prod(sizes[column + 1 :], dtype=int))
         return {
-            "command_variables": which,
-            "command_strides": strides,
-            "command_offset": np.array([offset for _, offset in decided], np.int32),
-            "decision_table": np.array(table, np.int32),
+            f"{name}_variables": which,
+            f"{name}_strides": strides,
+            f"{name}_offset": np.array([offset for _, offset in decided], np.int32),
+        }
+
+    def _reading_arrays(
+        self, readings: Sequence[Reading | None], rows: Mapping[Told, int]
+    ) -> dict[str, np.ndarray]:
+        """Which sentence each command is, if any command is ever another."""
+        if not any(readings):
+            return {}
+        decided, table = [], []
+        for command, reading in enumerate(readings):
+            decided.append((reading.variables if reading else (), len(table)))
+            table += [rows[s] for s in reading.sentences] if reading else [command]
+        return {
+            **self._indexing("reading", decided),
+            "reading_table": np.array(table, np.int32),
+            **_sight_arrays(self.model),
         }
 
     def arrays(self, table: TextTable) -> dict[str, np.ndarray]:
@@ -174,6 +227,16 @@ class Outcomes:
             "outcome_turned": turned,
             "outcome_operation": operation,
             "operations": self._operation_table(),
+            **self._questions(),
+        }
+
+    def _questions(self) -> dict[str, np.ndarray]:
+        asked = self.model.extra("asked")
+        if not asked:
+            return {}
+        return {
+            "outcome_question": np.array([r.question for r in self.numbers], np.int32),
+            "asked_values": np.array([self.model.asked(variable) for variable in asked], np.int32),
         }
 
     def _operation(self, adds: frozenset[str], removes: frozenset[str]) -> int:
@@ -191,6 +254,23 @@ class Outcomes:
                     if result in combinations:
                         after[operation, row, value] = combinations.index(result)
         return after
+
+
+def _sight_arrays(model: Model) -> dict[str, np.ndarray]:
+    """What the variables of names that share words are about, and the order of things."""
+    things = [*model.movables, *model.places]
+    sights = model.extra(*SIGHTS)
+    pairs = [subject.split() for _, subject in model.extra("before")]
+    return {
+        "sight_movable": np.array([things.index(x.split()[0]) for _, x in sights], np.int32),
+        "sight_values": np.array([model.sight(v) for v in sights], np.int32).reshape(
+            len(sights), model.domain(("reach", ""))
+        ),
+        "before_first": np.array([things.index(x) for x, _, _ in pairs], np.int32),
+        "before_second": np.array([things.index(x) for _, x, _ in pairs], np.int32),
+        "before_carried": np.array([where == "carried" for _, _, where in pairs], bool),
+        "thing_rank": np.array([model.declared.index(x) for x in things], np.int32),
+    }
 
 
 def _padded_pairs(
@@ -246,6 +326,7 @@ def _world_arrays(model: Model) -> dict[str, np.ndarray]:
         "status_count": np.array(len(statuses), np.int32),
         "status_start": _status_starts(model),
         "location_count": np.array(model.location_count, np.int32),
+        **({"capacity": np.array(len(model.slots), np.int32)} if model.slots else {}),
     }
 
 
@@ -283,10 +364,8 @@ def _quest_arrays(model: Model) -> dict[str, np.ndarray]:
     fails = np.zeros((len(quests), words * 32), bool)
     for number, (quest, _, is_win) in enumerate(events):
         (wins if is_win else fails)[quest, number] = True
-    if any(quest.reward < 0 for quest in quests):
-        raise CannotCompileError("a quest has a negative reward")
-    if any(facts <= model.initial for _, facts, _ in events):
-        raise CannotCompileError("a quest is decided before the first command")
+    if any(quest.get("repeatable") for quest in model.game.data["quests"]):
+        raise CannotCompileError("a quest can be done again and again")
     return {
         "event_masks": masks,
         "quest_wins": wins,
@@ -320,7 +399,10 @@ def _rows_against(model: Model, offsets: dict[str, int], fact: Fact) -> list[int
         start = offsets[f"status {subject}"]
         combinations = model.statuses[subject]
         return [start + v for v, known in enumerate(combinations) if fact[0] not in known]
-    if fact in model.initial and fact[0] != "free":
+    if fact[0] == "free" and len(fact) == 3:  # Where a door is, it must be open.
+        doors = [f[2] for f in model.initial if f[0] == "link" and {f[1], f[3]} == {*fact[1:]}]
+        return [row for d in doors for row in _rows_against(model, offsets, ("open", d))]
+    if fact in model.initial:
         return []
     if len(fact) == 2:  # A property that no command of the set can bring about.
         return list(range(len(model.rooms)))

@@ -16,24 +16,26 @@ from grue.engine.compiler.model import (
     FIRST_PLACE,
     FLOOR,
     FREE,
+    FULL,
     HELD,
     HIDDEN,
-    MISSING,
-    READY,
-    WRONG_COOKING,
-    WRONG_CUT,
     Effect,
     Model,
     Variable,
 )
-from grue.engine.compiler.parser import CANNOT_SEE, Parser
+from grue.engine.compiler.parser import CANNOT_SEE, Asked, Sentence
 from grue.engine.compiler.text import ALWAYS, Frame, Listing, Texts, Words
 from grue.errors import CannotCompileError
+
+TOO_MANY = "You're carrying too many things already."
+WRONG_KEY = "That doesn't seem to fit the lock."
 
 
 class Reply(NamedTuple):
     frame: Frame
     effect: Effect | None = None
+    question: int = 0
+    """The number of the parser's question, if it is one."""
 
 
 Replies = tuple[tuple[Variable, ...], Callable[..., Reply]]
@@ -48,33 +50,34 @@ class RuleBook:
     def __init__(self, model: Model, texts: Texts) -> None:
         self.model = model
         self.texts = texts
-        self.parser = Parser(model)
         self.rooms = [texts.room(room) for room in model.rooms]
 
-    def replies(self, command: str) -> tuple[tuple[Variable, ...], Iterator[Reply]]:
-        """A command's variables and its replies, in the order of their values."""
-        actions = self.model.actions[command]
-        if not actions:
-            raise CannotCompileError(f"no rule of the game gives the command {command!r}")
-        verb = actions[0].rule.split("/")[0]
+    def replies(self, said: Sentence | Asked | str) -> tuple[tuple[Variable, ...], Iterator[Reply]]:
+        """A sentence's variables and its replies, in the order of their values."""
+        if isinstance(said, str):  # Not understood.
+            return (), iter([say(said)])
+        if isinstance(said, Asked):
+            return (), iter([say(said.text)._replace(question=said.question)])
+        actions = self.model.actions.get(said.command, ())
+        verb, nouns = said.verb, said.nouns
+        if actions:
+            verb, nouns = actions[0].rule.split("/")[0], actions[0].nouns
         answer = getattr(self, verb, None) if verb.isalpha() and verb != "replies" else None
         if answer is None:
-            raise CannotCompileError(f"the rule {actions[0].rule!r} of {command!r} is not known")
-        variables, reply = answer(command, *actions[0].nouns)
+            raise CannotCompileError(
+                f"the rule {actions[0].rule!r} of {said.command!r} is not known"
+            )
+        variables, reply = answer(said.command, *nouns)
 
-        def understood(values: tuple[int, ...]) -> Reply:
+        def told(values: tuple[int, ...]) -> Reply:
             given = reply(*values)
-            if given != say(CANNOT_SEE):
-                return given
-            return Reply(self.parser.unseen(command, dict(zip(variables, values, strict=True))))
+            return Reply((Words(said.said), *given.frame), given.effect) if said.said else given
 
         domains = (range(self.model.domain(v)) for v in variables)
-        return variables, map(understood, itertools.product(*domains))
+        return variables, map(told, itertools.product(*domains))
 
     def the(self, entity: str) -> str:
-        """The name in an answer; TextWorld leaves its doors without an article."""
-        bare = self.model.is_a(entity, "d") and not self.model.doors_have_articles
-        return self.model.name(entity) if bare else f"the {self.model.name(entity)}"
+        return self.model.the(entity)
 
     def effect(self, rule: str, command: str) -> Effect:
         return self.model.effect(rule, command)
@@ -136,7 +139,7 @@ class RuleBook:
             *frame,
             Words(f"\n\n{where} {self.the(thing)} is ", one),
             Words(f"\n\n{where} {self.the(thing)} are ", more),
-            Listing(thing, open_to_view),
+            Listing(thing, open_to_view, after_verb=True),
             Words(".", open_to_view),
         )
 
@@ -153,22 +156,26 @@ class RuleBook:
         name = self.model.name(thing)
         place = self._named_place(command, thing)
 
-        def reply(reach: int) -> Reply:
+        def reply(reach: int, is_full: int = False) -> Reply:
             if reach >= FIRST_PLACE:
                 holder = self.model.places[reach - FIRST_PLACE]
                 rule = "take/c" if self.model.is_a(holder, "c") else "take/s"
                 if place in (None, holder) and self._has_rule(rule, command):
+                    if is_full:
+                        return say(TOO_MANY)
                     text = f"You take the {name} from {self.the(holder)}."
                     return say(text, self.effect(rule, command))
             if place is not None or reach == HIDDEN:
                 return say(CANNOT_SEE)
             if reach == HELD:
                 return say("You already have that.")
+            if reach == FLOOR and is_full:
+                return say(TOO_MANY)
             if reach == FLOOR:
                 return say(f"You pick up the {name} from the ground.", self.effect("take", command))
             return say(CANNOT_SEE)  # A place where the thing can never be.
 
-        return (("reach", thing),), reply
+        return (("reach", thing), *((FULL,) if self.model.slots else ())), reply
 
     def _named_place(self, command: str, thing: str) -> str | None:
         """The holder of "take X from Y"."""
@@ -292,6 +299,8 @@ class RuleBook:
                 return say("That's locked at the moment.")
             if "open" in known[status]:
                 return say(f"First you would have to close {self.the(thing)}.")
+            if key != self.model.key_of(thing):
+                return say(WRONG_KEY)
             return say(f"You lock {self.the(thing)}.", self.effect(rule, command))
 
         return (("here", thing), ("reach", key), *self._status(thing)), reply
@@ -307,113 +316,8 @@ class RuleBook:
                 return self._take_first(key)
             if "locked" not in known[status]:
                 return say("That's unlocked at the moment.")
+            if key != self.model.key_of(thing):
+                return say(WRONG_KEY)
             return say(f"You unlock {self.the(thing)}.", self.effect(rule, command))
 
         return (("here", thing), ("reach", key), *self._status(thing)), reply
-
-    # Cooking
-
-    def slice(self, command: str, food: str, knife: str) -> Replies:
-        return self._cut(command, food, knife)
-
-    def dice(self, command: str, food: str, knife: str) -> Replies:
-        return self._cut(command, food, knife)
-
-    def chop(self, command: str, food: str, knife: str) -> Replies:
-        return self._cut(command, food, knife)
-
-    def _cut(self, command: str, food: str, knife: str) -> Replies:
-        known, name = self.model.combinations(food), self.model.name(food)
-        verb = self.model.actions[command][0].rule
-
-        def reply(food_reach: int, knife_reach: int, status: int = 0) -> Reply:
-            if HIDDEN in (food_reach, knife_reach):
-                return say(CANNOT_SEE)
-            cut = next((c for c in ("sliced", "diced", "chopped") if c in known[status]), None)
-            if cut is not None:
-                return say(f"The {name} is already {cut}.")
-            if food_reach != HELD:
-                return self._take_first(food)
-            if knife_reach != HELD:
-                return self._take_first(knife)
-            return say(f"You {verb} the {name}.", self.effect(verb, command))
-
-        return (("reach", food), ("reach", knife), *self._status(food)), reply
-
-    def cook(self, command: str, food: str, heat: str) -> Replies:
-        known, name = self.model.combinations(food), self.model.name(food)
-        done = {"stove": "fried", "oven": "roasted", "toaster": "grilled"}
-        how = next(word for kind, word in done.items() if self.model.is_a(heat, kind))
-
-        def reply(reach: int, here: int, status: int = 0) -> Reply:
-            if reach == HIDDEN or not here:
-                return say(CANNOT_SEE)
-            if reach != HELD:
-                return self._take_first(food)
-            burns = known[status] & {"cooked", "burned"}
-            text = f"You burned the {name}!" if burns else f"You {how} the {name}."
-            return say(text, self._food_effect(command, food, known[status]))
-
-        return (("reach", food), ("here", heat), *self._status(food)), reply
-
-    def _food_effect(self, command: str, food: str, known: frozenset[str]) -> Effect | None:
-        """The effect of the rule that the state of a food allows, if any does."""
-        for action in self.model.actions[command]:
-            needed = {f[0] for f in action.needs if len(f) == 2 and f[1] == food}
-            if needed <= known:
-                return self.effect(action.rule, command)
-        return None
-
-    def eat(self, command: str, food: str) -> Replies:
-        known, name = self.model.combinations(food), self.model.name(food)
-
-        def reply(reach: int, status: int = 0) -> Reply:
-            if reach == HIDDEN:
-                return say(CANNOT_SEE)
-            if "needs_cooking" in known[status]:
-                return say(f"You should cook the {name} first.")
-            effect = self._food_effect(command, food, known[status])
-            if effect is None:
-                return say("That's plainly inedible.")
-            if reach != HELD:
-                return self._take_first(food)
-            return say(f"You eat the {name}. Not bad.", effect)
-
-        return (("reach", food), *self._status(food)), reply
-
-    def drink(self, command: str, food: str) -> Replies:
-        known, name = self.model.combinations(food), self.model.name(food)
-
-        def reply(reach: int, status: int = 0) -> Reply:
-            if reach == HIDDEN:
-                return say(CANNOT_SEE)
-            if reach != HELD:
-                return self._take_first(food)
-            if "drinkable" not in known[status]:
-                return say(f"You cannot drink the {name}.")
-            return say(f"You drink the {name}. Not bad.", self.effect("drink", command))
-
-        return (("reach", food), *self._status(food)), reply
-
-    def make(self, command: str) -> Replies:
-        kitchen = self.model.cooking_location
-        if kitchen is None:
-            raise CannotCompileError("the recipe has no cooking location")
-        place = self.model.name(kitchen).title()
-        stops = {
-            MISSING: "You still miss something.",
-            WRONG_COOKING: "Something still needs to be cooked.",
-            WRONG_CUT: "Something still needs to be cut.",
-        }
-        rule = f"make/recipe/{len(self.model.recipe)}"
-
-        def reply(room: int, *ingredients: int) -> Reply:
-            if self.model.rooms[room] != kitchen:
-                return say(f"Can only prepare meal in the -= {place} =-.")
-            stopped = next((i for i in ingredients if i != READY), None)
-            if stopped is not None:
-                return say(stops[stopped])
-            return say("Adding the meal to your inventory.", self.effect(rule, command))
-
-        foods = (("ingredient", food) for food, _, _ in self.model.recipe)
-        return (("room", "P"), *foods), reply

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 from grue.errors import CannotCompileError
 from grue.games.game import Fact, Game
-from grue.games.logic import Action, Logic
+from grue.games.logic import Action, Logic, without
 
 DIRECTIONS = ("north", "south", "east", "west")
 LOCATING = ("at", "in", "on")
@@ -30,9 +30,21 @@ MISSING, WRONG_COOKING, WRONG_CUT, READY = 0, 1, 2, 3
 COOKINGS = ("raw", "fried", "roasted", "grilled")
 CUTS = ("uncut", "sliced", "diced", "chopped")
 
+# What a sight tells apart besides places: hidden, held, floor, elsewhere, or hidden and in sight.
+SIGHTS = {"spot": 4, "seen": 2}
 
 Variable = tuple[str, str]
 """What a guard can ask about: a kind (room, reach, here, exit, status, count) and its subject."""
+FULL: Variable = ("full", "I")
+"""Whether the player carries as much as can be carried."""
+PLURAL: Variable = ("plural", "list")
+"""Whether the last list after "is" or "are" was of several things."""
+EXTRAS = ("full", "spot", "seen", "before", "asked", "plural")
+"""Kinds that few games have, in the order of their variables.
+
+A spot is a reach that tells few places apart: hidden, held, on the floor, elsewhere in sight, then
+the places that follow the thing in its subject. Seen tells hidden, in sight, and those places.
+"""
 
 
 @dataclass(frozen=True)
@@ -50,20 +62,33 @@ class Model:
     def __init__(self, game: Game, logic: Logic) -> None:
         self.game = game
         self.logic = logic
+        self._extra: dict[Variable, None] = {}
+        self.questions: list[tuple[str, ...] | None] = []
+        """What the parser has in mind at its questions."""
         self.actions = {c: logic.actions.get(c, ()) for c in game.commands}
         self.rooms = game.entities_of_type("r")
         self.places = self._placed("s") + self._placed("c")
         self.doors = self._placed("d")
         self.movables = self._ordered("o")
         self.initial = frozenset(game.facts)
-        if any(len(f) == 2 and self.is_a(f[1], "slot") for f in self.initial):
-            raise CannotCompileError("the player can carry only so many things: free(slot)")
+        self.slots = {e for e, info in game.infos.items() if info["type"] == "slot"}
+        if self.slots:  # They are alike: what counts is how many things are carried.
+            self.actions = {
+                command: tuple(dict.fromkeys(without(action, self.slots) for action in actions))
+                for command, actions in self.actions.items()
+            }
+            self.use(FULL)
 
     def name(self, entity: str) -> str:
         return self.game.infos[entity]["name"] or ""
 
     def is_a(self, entity: str, ancestor: str) -> bool:
         return self.game.is_a(self.game.infos[entity]["type"], ancestor)
+
+    def the(self, entity: str) -> str:
+        """The name in an answer; TextWorld leaves its doors without an article."""
+        bare = self.is_a(entity, "d") and not self.doors_have_articles
+        return self.name(entity) if bare else f"the {self.name(entity)}"
 
     @property
     def doors_have_articles(self) -> bool:
@@ -75,6 +100,16 @@ class Model:
         types = sorted(self.game.type_parents)
         infos = self.game.infos
         return sorted(found, key=lambda e: types.index(infos[e]["type"]))
+
+    @cached_property
+    def declared(self) -> list[str]:
+        """Movable things and places in that order, which is the order in a room at first."""
+        infos = list(self.game.infos)
+        types = sorted(self.game.type_parents)
+        return sorted(
+            [*self.movables, *self.places],
+            key=lambda e: (types.index(self.game.infos[e]["type"]), infos.index(e)),
+        )
 
     def _placed(self, ancestor: str) -> list[str]:
         known = {f[1] for f in self.game.facts if f[0] == "at"}
@@ -119,6 +154,7 @@ class Model:
     def room_of(self, place: str) -> int:
         return next(self.rooms.index(f[2]) for f in self.initial if f[:2] == ("at", place))
 
+    @cache  # noqa: B019 - lives as long as one compilation
     def rooms_of(self, fixed: str) -> tuple[int, ...]:
         """The rooms from which a place or a door is seen."""
         if fixed in self.places:
@@ -149,7 +185,7 @@ class Model:
         """For each entity with changing properties: its possible combinations, initial first."""
         changes: dict[str, set[tuple[frozenset[str], ...]]] = {}
         for action in self._all_actions():
-            for entity in {f[1] for f in action.adds | action.removes if len(f) == 2}:
+            for entity in sorted({f[1] for f in action.adds | action.removes if len(f) == 2}):
                 change = tuple(
                     _properties(facts, entity)
                     for facts in (action.needs, action.adds, action.removes)
@@ -171,10 +207,17 @@ class Model:
     def combinations(self, entity: str) -> tuple[frozenset[str], ...]:
         return self.statuses.get(entity) or (_properties(self.initial, entity),)
 
+    def gives(self, command: str) -> bool:
+        """Whether a rule of the game gives a command of the set."""
+        return bool(self.actions.get(command))
+
     def _all_actions(self) -> Iterable[Action]:
         return (action for actions in self.actions.values() for action in actions)
 
     # Keys and recipes
+
+    def opens(self, entity: str) -> bool:
+        return entity in self.doors or (entity in self.places and self.is_a(entity, "c"))
 
     def key_of(self, lock: str) -> str | None:
         return next((f[1] for f in self.initial if f[0] == "match" and f[2] == lock), None)
@@ -208,7 +251,14 @@ class Model:
             "exit": 3,
             "count": 3,
             "ingredient": 4,
+            "before": 2,
+            "full": 2,
+            "plural": 2,
         }
+        if kind == "asked":
+            return len(self.in_mind(variable))
+        if kind in SIGHTS:
+            return SIGHTS[kind] + len(subject.split()) - 1
         return len(self.combinations(subject)) if kind == "status" else sizes[kind]
 
     @cached_property
@@ -222,7 +272,41 @@ class Model:
             *(("status", x) for x in self.statuses),
             *(("count", x) for x in (*self.places, "floor", "I")),
             *(("ingredient", food) for food, _, _ in self.recipe),
+            *sorted(self._extra, key=lambda v: EXTRAS.index(v[0])),
         )
+
+    def use(self, variable: Variable) -> None:
+        """From now on there is this variable, if it is one that few games need."""
+        if variable[0] in EXTRAS:
+            self._extra.setdefault(variable)
+
+    def extra(self, *kinds: str) -> list[Variable]:
+        """The variables of some kinds."""
+        return [variable for variable in self.variables if variable[0] in kinds]
+
+    def in_mind(self, variable: Variable) -> list[tuple[str, ...] | None]:
+        """What the parser can have in mind about the things of a variable; at first, nothing."""
+        return [("nothing",), *dict.fromkeys(self._bearing(variable))]
+
+    def asked(self, variable: Variable) -> list[int]:
+        """The value of such a variable after no question, and after each."""
+        in_mind = self.in_mind(variable)
+        return [0, *(in_mind.index(about) for about in self._bearing(variable))]
+
+    def _bearing(self, variable: Variable) -> list[tuple[str, ...] | None]:
+        """For each question what of it bears on some things: others weigh alike."""
+        things = variable[1].split()
+        return [q if q is None else tuple(e for e in things if e in q) for q in self.questions]
+
+    def sight(self, variable: Variable) -> list[int]:
+        """The value of a spot or a seen for each reach of its thing."""
+        kind, subject = variable
+        _, *places = subject.split()
+        base = SIGHTS[kind]
+        values = [min(reach, base - 1) for reach in range(self.domain(("reach", subject)))]
+        for number, place in enumerate(places):
+            values[FIRST_PLACE + self.places.index(place)] = base + number
+        return values
 
     # Effects
 

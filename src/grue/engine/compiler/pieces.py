@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Iterable, Sequence
 
@@ -10,7 +11,6 @@ import numpy as np
 
 from grue.engine.compiler.model import Model
 from grue.engine.compiler.text import (
-    MOST_GUARD_VARIABLES,
     Frame,
     Guard,
     Listing,
@@ -22,6 +22,10 @@ from grue.errors import CannotCompileError
 from grue.games.tokens import Vocabulary, tokenize
 
 NO_HOLDER, FLOOR_HOLDER = -1, -2
+GUARD_VARIABLES = 3
+"""Most guards ask about no more."""
+MOST_LENGTHS = 20_000
+"""So many combinations of values are tried to find the longest text; beyond, a bound will do."""
 SEPARATORS = ("", ", ", " and ")
 
 
@@ -45,6 +49,10 @@ class TextTable:
         for piece in merged:
             self.guards.setdefault(piece.guard, len(self.guards))
         return self.frames.setdefault(merged, len(self.frames))
+
+    def plural_after(self, frame: Frame) -> int:
+        """The number of the guard that tells what later lists of nothing are called by."""
+        return self.guards.setdefault(self.descriptions.plural_after(frame), len(self.guards))
 
     def _with_empty_lists(self, frame: Frame) -> Iterable[Piece]:
         """Inform prints a list of no things as "nothing"."""
@@ -99,6 +107,9 @@ class TextTable:
         for group in _connected([set(piece.guard.variables) for piece in words]):
             pieces = [words[i] for i in group]
             variables = sorted({v for piece in pieces for v in piece.guard.variables})
+            if math.prod(self.model.domain(v) for v in variables) > MOST_LENGTHS:
+                total += sum(len(tokenize(piece.text)) for piece in pieces)
+                continue
             total += max(
                 sum(
                     len(tokenize(piece.text))
@@ -153,8 +164,9 @@ class TextTable:
 
     def _guard_arrays(self) -> dict[str, np.ndarray]:
         order = {variable: i for i, variable in enumerate(self.model.variables)}
-        which = np.zeros((len(self.guards), MOST_GUARD_VARIABLES), np.int32)
-        strides = np.zeros((len(self.guards), MOST_GUARD_VARIABLES), np.int32)
+        widest = max(GUARD_VARIABLES, *(len(guard.variables) for guard in self.guards))
+        which = np.zeros((len(self.guards), widest), np.int32)
+        strides = np.zeros((len(self.guards), widest), np.int32)
         offsets, table = [], []
         for guard, row in self.guards.items():
             offsets.append(len(table))
@@ -206,12 +218,20 @@ def _merge(frame: Iterable[Piece]) -> list[Piece]:
 
 def _check_boundaries(frame: Sequence[Piece]) -> None:
     """Pieces are tokenized apart, so a word must not run from one into the next."""
-    for piece, following in itertools.pairwise(frame):
+    for number, (piece, following) in enumerate(itertools.pairwise(frame)):
+        if isinstance(piece, Listing) and _is_nothing(following):
+            # One of the two is printed; what comes next follows either.
+            following = frame[number + 2] if number + 2 < len(frame) else Words("")
         ends = piece.text if isinstance(piece, Words) else "x"
         begins = following.text if isinstance(following, Words) else "x"
         runs_on = re.search(r"[\w'-]$", ends) and re.match(r"[\w'-]", begins)
         if runs_on and not _exclude_each_other(piece.guard, following.guard):
             raise CannotCompileError(f"a word runs on from {ends[-20:]!r} to {begins[:20]!r}")
+
+
+def _is_nothing(piece: Piece) -> bool:
+    """Where a list is empty, this is printed in its place."""
+    return isinstance(piece, Words) and piece.text == "nothing"
 
 
 def _exclude_each_other(one: Guard, other: Guard) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -10,12 +11,14 @@ from dataclasses import dataclass, replace
 from grue.engine.compiler.model import (
     COOKINGS,
     CUTS,
+    PLURAL,
     Model,
     Variable,
 )
 from grue.errors import CannotCompileError
 
-MOST_GUARD_VARIABLES = 3
+MOST_SITUATIONS = 2**16
+"""How large the table of a guard may be."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,8 @@ class Listing:
     holder: str
     """A place, "floor" or "I" for what the player carries."""
     guard: Guard = ALWAYS
+    after_verb: bool = False
+    """It follows "is" or "are", as many as there are things."""
 
 
 Piece = Words | Listing
@@ -56,6 +61,8 @@ class Texts:
         self.model = model
         logic = model.game.data["KB"]["logic"]
         self.food_shows_its_state = "Before printing the name of a food" in logic
+        self._listed: list[Listing] = []
+        """The lists after "is" or "are" in the text that is being read."""
 
     # Guards
 
@@ -82,8 +89,13 @@ class Texts:
 
     def _combine(self, guards: tuple[Guard, ...], join: Callable[..., bool]) -> Guard:
         variables = tuple(dict.fromkeys(v for guard in guards for v in guard.variables))
-        if len(variables) > MOST_GUARD_VARIABLES:
-            raise CannotCompileError(f"a text depends on too many things at once: {variables}")
+        count = math.prod(self.model.domain(v) for v in variables)
+        if count > MOST_SITUATIONS:
+            things = ", ".join(f"{kind} of {subject}" for kind, subject in variables)
+            raise CannotCompileError(
+                f"a text depends on too many things at once: {things}; its table would have "
+                f"{count:,} entries, and may have {MOST_SITUATIONS:,}"
+            )
         allowed = []
         for values in itertools.product(*(range(self.model.domain(v)) for v in variables)):
             known = dict(zip(variables, values, strict=True))
@@ -97,6 +109,7 @@ class Texts:
     def parse(self, text: str, subject: str) -> Frame:
         """Pieces of a description; ``subject`` is the entity that it describes."""
         parts = [part for part in re.split(r"(\[[^\]]*\])", text) if part]
+        self._listed = []
         pieces, rest = self._parse_parts(parts, subject, ALWAYS)
         if rest:
             raise CannotCompileError(f"unbalanced markup in {text!r}")
@@ -119,9 +132,37 @@ class Texts:
                 pieces.append(Words("\n", guard))
             elif tag == "noun":
                 pieces += self.named(subject, guard)
+            elif tag.startswith("is-are "):
+                pieces += self._counted(self._listing(tag.removeprefix("is-are "), guard, subject))
             else:
-                pieces.append(self._listing(tag, guard))
+                pieces.append(self._listing(tag, guard, subject))
         return tuple(pieces), []
+
+    def _counted(self, listing: Listing) -> list[Piece]:
+        """A list after "is" or "are"; before "nothing" it is what it was before the last list."""
+        self.model.use(PLURAL)
+        before = self.plural_after(self._listed)
+        several, none = (self.count(listing.holder, t) for t in (lambda n: n > 1, lambda n: n == 0))
+        plural = self._combine((several, none, before), lambda t: t[0] or (t[1] and t[2]))
+        listing = replace(listing, after_verb=True)
+        self._listed.append(listing)
+        return [
+            Words("is ", self.both(listing.guard, self.none_of([plural]))),
+            Words("are ", self.both(listing.guard, plural)),
+            listing,
+        ]
+
+    def plural_after(self, pieces: Iterable[Piece]) -> Guard:
+        """Whether the last list after "is" or "are", now or earlier, was of several things."""
+        plural = self.when(PLURAL, bool)
+        for piece in pieces:
+            if isinstance(piece, Listing) and piece.after_verb:
+                some = self.both(piece.guard, self.count(piece.holder, lambda n: n > 0))
+                several = self.both(piece.guard, self.count(piece.holder, lambda n: n > 1))
+                plural = self._combine(
+                    (plural, some, several), lambda t: t[2] or (t[0] and not t[1])
+                )
+        return plural
 
     def _parse_choice(
         self, parts: list[str], subject: str, guard: Guard
@@ -140,7 +181,7 @@ class Texts:
                 earlier.append(condition)
             body, parts = self._parse_parts(parts, subject, self.both(guard, own))
             pieces += body
-        raise CannotCompileError(f"an [if] without [end if] in the description of {subject}")
+        return pieces, parts  # The theme "basic" leaves the last [end if] out.
 
     def _condition(self, text: str, subject: str) -> Guard:
         guard = ALWAYS
@@ -161,12 +202,18 @@ class Texts:
         empty = re.fullmatch(r"(?:the )?(\S+) contains nothing", clause)
         if empty:
             return self.count(empty[1], lambda n: n == 0)
-        raise CannotCompileError(f"the condition [if {clause}] of a description is not known")
+        raise CannotCompileError(
+            f"the condition [if {clause}] in the description of {self.model.name(subject)!r} is "
+            "not known"
+        )
 
-    def _listing(self, tag: str, guard: Guard) -> Listing:
+    def _listing(self, tag: str, guard: Guard, subject: str) -> Listing:
         found = re.fullmatch(r"a list of things (?:on|in) (?:the )?(\S+)", tag)
         if found is None or found[1] not in self.model.places:
-            raise CannotCompileError(f"the text substitution [{tag}] of a description is not known")
+            raise CannotCompileError(
+                f"the text substitution [{tag}] in the description of "
+                f"{self.model.name(subject)!r} is not known"
+            )
         return Listing(found[1], guard)
 
     # Names and rooms

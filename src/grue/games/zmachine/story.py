@@ -56,7 +56,7 @@ class Story(Playable):
     def knows(self) -> Knowledge:
         """Jericho can read the score of stories in its tables."""
         refusal = None if self.tables else self.file.score_refusal()
-        return Knowledge(admissible=False, subtasks=False, score_refusal=refusal)
+        return Knowledge(admissible=False, subtasks=False, chance=True, score_refusal=refusal)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leaves out what can be read again quickly."""
