@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from grue.experiments.figures import (
     parse_levels,
     read_figures,
 )
-from grue.experiments.scales import SCALES, by_level, find_scale, read_scale
+from grue.experiments.scales import SCALES, find_scale, read_scale
 from grue.experiments.wishes import Wish
 from grue.training.config import TrainConfig
 from grue.training.programs import check_trainable
@@ -76,15 +77,21 @@ def test_each_figure_compares_what_the_paper_compares() -> None:
     assert FIGURES["zork-cqlh"].labels == ("drqn + cqlh", "drqn + acqlh")
 
 
+def by_game(configs: list[TrainConfig]) -> dict[str, list[TrainConfig]]:
+    """The configs of each game, which lie side by side."""
+    return {game: list(some) for game, some in groupby(configs, lambda config: config.game)}
+
+
 def test_all_needs_ten_deep_conditions_and_two_tabular_ones_on_every_level() -> None:
     wish = Wish(find_figures("all"), SCALES["paper"], ALL_LEVELS)
     configs = wish.configs()
     assert len(configs) == 7 * 12
-    for level in by_level(configs):
+    levels = by_game(configs)
+    for level in levels.values():
         asked = {(config.agent, config.gate) for config in level}
         deep = {(agent, gate) for agent in ("drqn", "sc") for gate in GATES}
         assert asked == deep | {("tabular", "oracle"), ("li-tabular", "oracle")}
-    assert [level[0].game for level in by_level(configs)] == [f"saladworld-{n}" for n in ALL_LEVELS]
+    assert list(levels) == [f"saladworld-{n}" for n in ALL_LEVELS]
     for config in configs:
         assert config == TrainConfig(
             game=config.game, agent=config.agent, gate=config.gate, seeds=(0, 1, 2, 3, 4)
@@ -95,7 +102,7 @@ def test_zork_at_the_papers_scale() -> None:
     """Five seeds of eight conditions, with Zork's own settings and nothing else."""
     configs = Wish(find_figures("all"), SCALES["paper"]).configs()
     assert len(configs) == 7 * 12 + 8
-    zork = by_level(configs)[-1]
+    zork = by_game(configs)["zork1"]
     assert zork == configs[-8:]
     for config in zork:
         assert (config.steps, config.discount, config.episode_steps) == (2_000_000, 0.8, None)

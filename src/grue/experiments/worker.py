@@ -105,6 +105,7 @@ def _evaluate(order: Mapping[str, Any], tell: Tell) -> tuple[str, dict[str, Any]
     asked = order["episodes"], order["seed"], order["greedy"]
     for name, values in order["runs"]:
         (played,) = evaluate_runs(Path(values["folder"]), *asked)
+        assert not isinstance(played, GrueError)  # It is raised where the folder is a run.
         run = replace(played, name=name)
         told = run.to_json(order["transcript"])
         tell("result", {"json": told, "rows": list(run.rows()), "notes": run.notes})

@@ -150,7 +150,7 @@ def saved_form(
     run = jax.eval_shape(built.program.init, seeds, parameters)
     if step % config.metrics_every == 0:
         return run
-    return PartOfRow(*run, jax.eval_shape(built.program.no_sums, run))
+    return PartOfRow(**run._asdict(), sums=jax.eval_shape(built.program.no_sums, run))
 
 
 def read_config(folder: Path) -> tuple[TrainConfig, dict[str, Any]]:
