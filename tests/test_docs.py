@@ -33,7 +33,8 @@ def blocks(page: Path, language: str) -> list[str]:
 
 
 def commands() -> list[str]:
-    lines = [line for page in PAGES for block in blocks(page, "sh") for line in block.splitlines()]
+    whole = [block.replace("\\\n", " ") for page in PAGES for block in blocks(page, "sh")]
+    lines = [line for block in whole for line in block.splitlines()]
     return sorted({line.split("#")[0].strip() for line in lines if line.startswith("grue ")})
 
 
