@@ -15,6 +15,13 @@ GameName = Annotated[
         metavar="GAME", help="saladworld-1 to saladworld-7, zork1, or the path of a story file."
     ),
 ]
+TextWorldName = Annotated[
+    str,
+    typer.Argument(
+        metavar="GAME",
+        help="saladworld-1 to saladworld-7, or the path of a TextWorld story with its .json.",
+    ),
+]
 StoryPath = Annotated[
     Path | None,
     typer.Option(
