@@ -10,6 +10,7 @@ import typer
 from grue import __version__
 from grue.cli import games, study, training
 from grue.cli.bench import bench
+from grue.cli.export import export
 from grue.cli.own import import_own
 
 app = typer.Typer(
@@ -42,6 +43,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "eval": training.eval_,
     "reproduce": study.reproduce,
     "report": study.report,
+    "export": export,
 }
 for _name, _command in COMMANDS.items():
     app.command(_name)(_command)

@@ -22,6 +22,22 @@ TextWorldName = Annotated[
         help="saladworld-1 to saladworld-7, or the path of a TextWorld story with its .json.",
     ),
 ]
+GameOrConfig = Annotated[
+    str | None,
+    typer.Argument(metavar="GAME", help="As for grue play; may stand in the --config file."),
+]
+ConfigPath = Annotated[
+    Path | None,
+    typer.Option("--config", metavar="FILE", help="Settings: a .toml, or a run's config.json."),
+]
+Together = Annotated[
+    bool | None,
+    typer.Option(
+        "--together/--one-by-one",
+        help="Train runs side by side in one program; by default on an accelerator only.",
+        show_default=False,
+    ),
+]
 StoryPath = Annotated[
     Path | None,
     typer.Option(

@@ -16,9 +16,11 @@ from grue.cli.options import (
     AsJson,
     CheckpointSeconds,
     CommandsPath,
-    GameName,
+    ConfigPath,
+    GameOrConfig,
     SettingTexts,
     StoryPath,
+    Together,
     print_table,
 )
 from grue.errors import GrueError, NoCheckpointError, StoppedError, UsageError
@@ -33,7 +35,8 @@ COLUMNS = ("run", "steps", "episodes", "score", "fraction_of_subtasks", "folder"
 
 
 def train(
-    game: GameName,
+    game: GameOrConfig = None,
+    config: ConfigPath = None,
     agent: Annotated[
         str | None, typer.Option(help="By default sc; grue agents lists them.")
     ] = None,
@@ -67,14 +70,7 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the runs that are there.")
     ] = False,
-    together: Annotated[
-        bool | None,
-        typer.Option(
-            "--together/--one-by-one",
-            help="Train runs side by side in one program; by default on an accelerator only.",
-            show_default=False,
-        ),
-    ] = None,
+    together: Together = None,
     checkpoint_seconds: CheckpointSeconds = 60.0,
 ) -> None:
     """Train agents on a game, with a run folder for every agent, gate and seed."""
@@ -89,7 +85,9 @@ def train(
         "story": None if story is None else str(story),
         "commands": None if commands is None else str(commands),
     }
-    configs = conditions(game, preset, values or (), options)
+    if game is None and config is None:
+        raise UsageError("give a GAME, or a --config file that names one")
+    configs = conditions(game, preset, values or (), options, read_settings(config))
     rows = _trained(configs, out, resume, together, checkpoint_seconds)
     print_table(COLUMNS, rows)
 
@@ -181,12 +179,17 @@ def _show(played: Sequence[RunEvaluation], transcript: bool) -> None:
 
 
 def conditions(
-    game: str, preset: str, values: Sequence[str], options: Mapping[str, Any]
+    game: str | None,
+    preset: str,
+    values: Sequence[str],
+    options: Mapping[str, Any],
+    base: Mapping[str, Any] | None = None,
 ) -> list[TrainConfig]:
     """The configs of a command line: every combination of agent, gate and explorer.
 
     ``values`` are the texts of ``--set``. ``options`` are the options that name a setting, None
     where one is not given. ``agent``, ``gate``, ``explore`` and ``seeds`` are texts with commas.
+    ``base`` are the settings of a file, which both override.
     """
     from grue.training.config import TrainConfig, check_used, known_to, parse_seeds, parse_settings
 
@@ -197,6 +200,7 @@ def conditions(
         if name in settings:
             raise UsageError(f"{name} is given twice, once by --set; give it once")
         settings[name] = parse_seeds(value) if name == "seeds" else value
+    settings = {**(base or {}), **settings}
     parts = ("agent", "gate", "explore")
     listed = [_listed(settings, part) for part in parts]
     chosen: list[dict[str, str]] = [
@@ -205,6 +209,28 @@ def conditions(
     configs = [TrainConfig.preset(preset, **one, **known_to(one, settings)) for one in chosen]
     check_used(settings, configs)
     return configs
+
+
+def read_settings(path: Path | None) -> dict[str, Any]:
+    """The settings of a .toml file, or of the config.json of a run folder."""
+    from grue.experiments.data_files import read_toml
+    from grue.files import read_plain
+    from grue.training.config import parse_settings
+
+    if path is None:
+        return {}
+    if path.suffix == ".toml":
+        found: Any = read_toml(path)
+    else:
+        try:
+            found = json.loads(read_plain(path))
+        except (OSError, ValueError, RecursionError) as error:
+            raise UsageError(f"{path} cannot be read as TOML or JSON ({error})") from None
+    if not isinstance(found, dict):
+        raise UsageError(f"{path} holds no settings; give lines such as steps = 20000")
+    found.pop("about", None)
+    parse_settings(f"{name}={0 if name == 'seeds' else value}" for name, value in found.items())
+    return {n: tuple(v) if isinstance(v, list) else v for n, v in found.items()}
 
 
 def _listed(settings: dict[str, Any], name: str) -> list[str]:
