@@ -22,7 +22,7 @@ from grue.files import write_atomically
 from grue.games.registry import game_names
 from grue.training.provenance import about
 
-OUT = Path("results/verify/saladworld.json")
+OUT = Path("results/verify/saladworld-pieces.json")
 PIECE = 50_000
 
 

@@ -67,7 +67,7 @@ def test_usage_errors_are_one_line_each(capsys) -> None:
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("saladworld-8", "there is no game 'saladworld-8': did you mean saladworld-"),
+        ("saladworld-8", "there is no game 'saladworld-8': the games are saladworld-1 to"),
         ("saladworld-0", "the games are saladworld-1 to saladworld-7"),
         ("", ". is a folder, not a story file"),
         ("missing/story.z8", "there is no file missing/story.z8"),

@@ -147,7 +147,7 @@ def test_walkthrough(capsys: pytest.CaptureFixture[str]) -> None:
         "go west                  10/15",
         "go north                 10/15",
         "put lettuce on counter   15/15",
-        "score 15/15, game over",
+        "score 15/15, game won",
     ]
 
 

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import os
+import random
 import shutil
 import signal
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import grue
 from grue.agents.kernels.select import Compilation
 from grue.cli import entry
+from grue.experiments.records import records_in
+from grue.games.compiled_tables import HEADER, TABLES, check
+from grue.games.gamefile import compiled_path, load_compiled
 from grue.training import memory, pieces
-from grue.training.runs import read_rows
+from grue.training.runs import read_rows, run_folders
 
 NAME = "saladworld-1-tabular-none-seed0"
 TRAIN = ["train", "saladworld-1", "--agent", "tabular", "--set", "metrics_every=100"]
@@ -199,3 +205,142 @@ def test_what_is_alive_at_once() -> None:
     assert [memory.told(n) for n in (12, 1500, 123_456_789, 2e15)] == [
         *("12 bytes", "1.5 kB", "123 MB", "2,000 TB"),
     ]
+
+
+# Walks that end, and files that are no files
+
+
+def test_links_in_a_circle(out: Path, capsys) -> None:
+    (out / "again").symlink_to(out)
+    (out / "more").mkdir()
+    (out / "more" / "up").symlink_to(out, target_is_directory=True)
+    assert len(run_folders(out)) == 1
+    assert len(records_in(out)) == 1
+    assert entry.main(["eval", str(out), "--greedy"]) == 0
+
+
+def test_folders_without_end(tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.setattr("grue.files.MOST_ENTRIES", 20)
+    for number in range(25):
+        (tmp_path / f"{number}").mkdir()
+    for command in ("eval", "report"):
+        assert "holds more than 20 files" in refused([command, str(tmp_path)], 2, capsys)
+
+
+def test_pipes_and_devices(out: Path, tmp_path: Path, capsys) -> None:
+    pipe = tmp_path / "pipe.z5"
+    os.mkfifo(pipe)
+    for name in ("/dev/zero", str(pipe)):
+        assert "is a pipe or a device" in refused(["play", name], 2, capsys)
+    [path] = (out / NAME / "checkpoint").iterdir()
+    path.unlink()
+    os.mkfifo(path)
+    said = refused([*TRAIN, "--steps", "700", "--resume", "--out", str(out)], 1, capsys)
+    assert "is a pipe or a device" in said
+
+
+def test_too_many_processes_and_episodes(out: Path, capsys) -> None:
+    said = refused(["verify", "saladworld-1", "--steps", "1", "--jobs", "200"], 2, capsys)
+    assert "4 for a core, not 200" in said
+    for episodes, why in ((10**12, "episodes must be from 1 to 2147483647"), (2**31 - 1, "GB")):
+        said = refused(["eval", str(out), "--episodes", str(episodes)], 2, capsys, last=True)
+        assert why in said
+
+
+def test_a_run_without_a_checkpoint_is_left_out(out: Path, capsys) -> None:
+    broken = out / NAME.replace("seed0", "seed1")
+    shutil.copytree(out / NAME, broken)
+    shutil.rmtree(broken / "checkpoint")
+    assert entry.main(["eval", str(out), "--greedy"]) == 0
+    shown = capsys.readouterr()
+    assert f"grue: left out: {broken} has no checkpoint yet" in shown.err
+    assert NAME in shown.out
+    (broken / "config.json").write_text("{")
+    assert entry.main(["eval", str(out), "--greedy"]) == 1
+    assert NAME in capsys.readouterr().out
+
+
+def test_a_run_without_a_checkpoint_begins_anew(out: Path, capsys) -> None:
+    shutil.rmtree(out / NAME / "checkpoint")
+    assert entry.main([*TRAIN, "--steps", "500", "--resume", "--out", str(out)]) == 0
+    assert f"{NAME} has no checkpoint to start from: begins anew" in capsys.readouterr().err
+
+
+# Damaged game files
+
+
+def test_game_files(tmp_path: Path, monkeypatch, capsys) -> None:
+    level = grue.load("saladworld-1").story
+    story = tmp_path / "copy.z8"
+    shutil.copy(level, story)
+    story.with_suffix(".json").write_text("[" * 100_000)
+    assert "is not a TextWorld game file" in refused(["walkthrough", str(story)], 1, capsys)
+    data = json.loads(level.with_suffix(".json").read_text())
+    story.with_suffix(".json").write_text(json.dumps({**data, "version": None}))
+    said = refused(["walkthrough", str(story), "--run"], 1, capsys)
+    assert said.endswith("is not a TextWorld game file of version 1, but None")
+    assert "not UTF-8; rename" in refused(["map", str(tmp_path / "\udcff.z8")], 2, capsys)
+    own = tmp_path / "own.py"
+    own.write_text("raise BaseException('mine')")
+    monkeypatch.setenv("GRUE_IMPORT", str(own))
+    assert "cannot be imported (BaseException: mine at" in refused(["agents"], 2, capsys)
+
+
+def test_compiled_files_with_right_checksums(tmp_path: Path) -> None:
+    """Whatever is changed: it is refused, or it is not what the table is about."""
+    found = load_compiled(compiled_path(grue.load("saladworld-7")))
+    chance = random.Random(0)
+    for _ in range(300):
+        arrays, header = dict(found.arrays), dict(found.header)
+        name = chance.choice(sorted(TABLES))
+        array, change = arrays[name].copy(), chance.randrange(5)
+        if change == 0:
+            del arrays[name]
+        elif change == 1:
+            arrays[name] = array.astype(np.float32)
+        elif change == 2:
+            arrays[name] = array[..., None]
+        elif change == 3:
+            header[chance.choice(sorted(HEADER))] = chance.choice([None, [], -1, 1.5, {}])
+        else:
+            arrays[name] = np.full_like(array, -3) if array.dtype.kind == "i" else array[:0]
+        if change == 4 and (not array.size or name == "quest_reward"):
+            continue
+        with pytest.raises(ValueError, match=r"."):
+            check(header, arrays)
+
+
+def test_a_file_that_unpacks_to_much(tmp_path: Path) -> None:
+    path = tmp_path / "large.grue.npz"
+    np.savez_compressed(path, header=np.zeros(2**29, np.uint8))
+    assert path.stat().st_size < 2**20
+    with pytest.raises(grue.BrokenFileError, match="unpacks to 536871040 bytes"):
+        load_compiled(path)
+
+
+def test_a_changed_table_is_not_played(tmp_path: Path) -> None:
+    level = load_compiled(compiled_path(grue.load("saladworld-1")))
+    path = tmp_path / "one.grue.npz"
+    level.save(path)
+    with np.load(path) as archive:
+        entries = dict(archive)
+    entries["decision_table"] = entries["decision_table"][::-1].copy()
+    np.savez_compressed(path, **entries)
+    with pytest.raises(grue.BrokenFileError, match="digest"):
+        load_compiled(path)
+
+
+# Messages
+
+
+def test_messages(tmp_path: Path, capsys) -> None:
+    (tmp_path / "file").write_text("")
+    said = refused(["reproduce", "sc-gates", "--out", str(tmp_path / "file")], 2, capsys)
+    assert said.endswith("file is no folder; give another --out")
+    assert "did you mean" not in refused(["map", "saladworld-0"], 2, capsys)
+    assert "did you mean zork1" in refused(["map", "zork2"], 2, capsys)
+    assert entry.main(["walkthrough", "saladworld-1", "--run"]) == 0
+    assert "game won" in capsys.readouterr().out
+    for command in ("compile", "verify", "map"):
+        assert entry.main([command, "--help"]) == 0
+        assert "zork1" not in capsys.readouterr().out

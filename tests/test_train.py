@@ -214,7 +214,7 @@ def test_a_full_disk(where: str, counting, tmp_path: Path, monkeypatch, capsys) 
     assert (code, out) == (1, "")
     file = folder / "checkpoint" / "step-000000600.npz" if where == "checkpoint" else folder
     assert line == (
-        f"grue: {file}: No space left on device; earlier checkpoints are intact: "
+        f"grue: {file}: No space left on device; the checkpoint of step 400 is intact: "
         "fix this and go on with --resume"
     )
     assert len(calls) == 3
@@ -389,10 +389,10 @@ def test_plain_lines(clock: list[float]) -> None:
         clock[0] = 48.0
         display.update(400, [ROW, other])
         display.say("[done]")
-    told = "ε 0.40, score 6.5, fraction 0.35, q loss 0.012, classifier loss -"
+    told = "ε 0.40, score 6.5, fraction 0.35, q loss 0.012"
     assert shown.getvalue().splitlines() == [
         f"{NAME}: step 0/6000, compiling",
-        f"{NAME}: step 200/6000, 7 steps/s, {told}, 14 min 30 s left",
+        f"{NAME}: step 200/6000, 7 steps/s, {told}",
         f"{NAME}: step 1000/6000, 50 steps/s, {told}, 1 min 40 s left",
         f"{NAME}: step 6000/6000, 75 steps/s, {told}",
         "2 runs: step 200/400, compiling",
@@ -412,10 +412,8 @@ def test_a_bar_in_a_terminal(clock: list[float]) -> None:
         lines = console.render_lines(display._bar.get_renderable(), pad=False)
     text = ["".join(segment.text for segment in line).rstrip() for line in lines]
     assert text[0].startswith(NAME)
-    assert text[0].endswith("1000/1300000 1 h 48 min left")
-    assert text[1] == (
-        "200 steps/s, ε 0.40, score 6.5, fraction 0.35, q loss 0.012, classifier loss -"
-    )
+    assert text[0].endswith("1000/1300000")
+    assert text[1] == ("200 steps/s, ε 0.40, score 6.5, fraction 0.35, q loss 0.012")
 
 
 def test_large_checkpoints_are_written_less_often() -> None:

@@ -400,7 +400,7 @@ def test_a_story_at_the_command_line(
 ) -> None:
     story = str(zork_file(119))
     assert entry.main(["walkthrough", "zork1", "--run", "--story", story]) == 0
-    assert capsys.readouterr().out.endswith("score 350/350, game over\n")
+    assert capsys.readouterr().out.endswith("score 350/350, game won\n")
     assert entry.main(["play", story, "--hints"]) == 2
     assert "play it without --hints" in capsys.readouterr().err
     assert entry.main(["map", story]) == 2

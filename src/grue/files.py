@@ -113,6 +113,9 @@ def sync_folder(folder: Path) -> None:
 def expanded(path: str | Path) -> Path:
     """A path with ~ replaced by the home folder."""
     try:
+        str(path).encode()
         return Path(path).expanduser()
+    except UnicodeEncodeError:
+        raise UsageError(f"{path} has a name that is not UTF-8; rename the file") from None
     except RuntimeError:
         raise UsageError(f"there is no home folder for {path}; give the full path") from None

@@ -20,8 +20,10 @@ def import_own() -> None:
     for name in filter(None, map(str.strip, os.environ.get(VARIABLE, "").split(","))):
         try:
             _import(name)
+        except KeyboardInterrupt:
+            raise
         # The user's code may raise anything; a script may also call sys.exit.
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             raise UsageError(
                 f"{VARIABLE} names {name}, which cannot be imported ({_reason(error)}); give "
                 "modules that Python finds from here or paths of .py files, with commas between"

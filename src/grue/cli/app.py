@@ -11,6 +11,7 @@ from grue import __version__
 from grue.agents.own import import_own
 from grue.cli import games, study, training
 from grue.cli.bench import bench
+from grue.cli.export import export
 
 app = typer.Typer(
     name="grue",
@@ -43,6 +44,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "reproduce": study.reproduce,
     "report": study.report,
     "status": study.status,
+    "export": export,
 }
 for _name, _command in COMMANDS.items():
     app.command(_name)(_command)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from grue.cli.options import AsJson, GameName, StoryPath, print_table
+from grue.cli.options import AsJson, GameName, StoryPath, TextWorldName, print_table
 from grue.errors import CannotCompileError, GrueError
 from grue.games.game import Game
 from grue.games.playable import Playable
@@ -77,7 +77,7 @@ def walkthrough_command(
 
 
 def map_(
-    game: GameName,
+    game: TextWorldName,
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", help=".png, .svg or .pdf; by default the game's name.png."),
@@ -91,7 +91,7 @@ def map_(
 
 
 def compile_(
-    game: GameName,
+    game: TextWorldName,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="By default beside the story.")
     ] = None,
@@ -121,7 +121,7 @@ def compile_(
 
 
 def verify_command(
-    game: GameName,
+    game: TextWorldName,
     steps: Annotated[int, typer.Option(min=1, help="How many steps to compare.")] = 2000,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the play.")] = 0,
     jobs: Annotated[int, typer.Option(min=1, help="How many processes play.")] = 1,
@@ -130,8 +130,9 @@ def verify_command(
     from rich.console import Console
     from rich.progress import Progress
 
-    from grue.engine.verify import verify
+    from grue.engine.verify import check_jobs, verify
 
+    check_jobs(jobs)
     load_textworld(game)  # Refuses a wrong name before any process starts.
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(game, total=steps)

@@ -15,6 +15,29 @@ GameName = Annotated[
         metavar="GAME", help="saladworld-1 to saladworld-7, zork1, or the path of a story file."
     ),
 ]
+TextWorldName = Annotated[
+    str,
+    typer.Argument(
+        metavar="GAME",
+        help="saladworld-1 to saladworld-7, or the path of a TextWorld story with its .json.",
+    ),
+]
+GameOrConfig = Annotated[
+    str | None,
+    typer.Argument(metavar="GAME", help="As for grue play; may stand in the --config file."),
+]
+ConfigPath = Annotated[
+    Path | None,
+    typer.Option("--config", metavar="FILE", help="Settings: a .toml, or a run's config.json."),
+]
+Together = Annotated[
+    bool | None,
+    typer.Option(
+        "--together/--one-by-one",
+        help="Train runs side by side in one program; by default on an accelerator only.",
+        show_default=False,
+    ),
+]
 StoryPath = Annotated[
     Path | None,
     typer.Option(

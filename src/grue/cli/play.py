@@ -68,7 +68,9 @@ def run_walkthrough(game: Playable) -> None:
         print(f"{outcome.command:{width}}  {outcome.step.score:>3}/{game.max_score}")
     over = outcome is not None and outcome.step.terminated
     score = outcome.step.score if outcome else 0
-    print(f"score {score}/{game.max_score}, game {'over' if over else 'not over'}")
+    won = over and score == game.max_score
+    ending = "won" if won else "over" if over else "not over"
+    print(f"score {score}/{game.max_score}, game {ending}")
     if not over or score != game.max_score:
         raise GrueError(f"the walkthrough of {game.name} does not finish it with the full score")
 

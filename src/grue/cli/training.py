@@ -16,12 +16,14 @@ from grue.cli.options import (
     AsJson,
     CheckpointSeconds,
     CommandsPath,
+    ConfigPath,
     CoresPerGroup,
-    GameName,
+    GameOrConfig,
     GpusPerGroup,
     RayAddress,
     SettingTexts,
     StoryPath,
+    Together,
     print_table,
 )
 from grue.errors import GrueError, NoCheckpointError, StoppedError, UsageError
@@ -33,19 +35,12 @@ if TYPE_CHECKING:
     from grue.training.train import RunResult
 
 SETTING = ("setting", "default", "description")
-Together = Annotated[
-    bool | None,
-    typer.Option(
-        "--together/--one-by-one",
-        help="Train runs side by side in one program; by default on an accelerator only.",
-        show_default=False,
-    ),
-]
 COLUMNS = ("run", "steps", "episodes", "score", "fraction_of_subtasks", "folder")
 
 
 def train_command(
-    game: GameName,
+    game: GameOrConfig = None,
+    config: ConfigPath = None,
     agent: Annotated[
         str | None, typer.Option(help="By default sc; grue agents lists them.")
     ] = None,
@@ -97,7 +92,9 @@ def train_command(
         "story": None if story is None else str(story),
         "commands": None if commands is None else str(commands),
     }
-    configs = conditions(game, preset, values or (), options)
+    if game is None and config is None:
+        raise UsageError("give a GAME, or a --config file that names one")
+    configs = conditions(game, preset, values or (), options, read_settings(config))
     if ray is None:
         rows = _trained(configs, out, resume, together, checkpoint_seconds)
     else:
@@ -219,12 +216,17 @@ def _eval_on_ray(
 
 
 def conditions(
-    game: str, preset: str, values: Sequence[str], options: Mapping[str, Any]
+    game: str | None,
+    preset: str,
+    values: Sequence[str],
+    options: Mapping[str, Any],
+    base: Mapping[str, Any] | None = None,
 ) -> list[TrainConfig]:
     """The configs of a command line: every combination of agent, gate and explorer.
 
     ``values`` are the texts of ``--set``. ``options`` are the options that name a setting, None
     where one is not given. ``agent``, ``gate``, ``explore`` and ``seeds`` are texts with commas.
+    ``base`` are the settings of a file, which both override.
     """
     from grue.training.config import TrainConfig, check_used, known_to, parse_seeds, parse_settings
 
@@ -235,6 +237,7 @@ def conditions(
         if name in settings:
             raise UsageError(f"{name} is given twice, once by --set; give it once")
         settings[name] = parse_seeds(value) if name == "seeds" else value
+    settings = {**(base or {}), **settings}
     parts = ("agent", "gate", "explore")
     listed = [_listed(settings, part) for part in parts]
     chosen: list[dict[str, str]] = [
@@ -243,6 +246,28 @@ def conditions(
     configs = [TrainConfig.preset(preset, **one, **known_to(one, settings)) for one in chosen]
     check_used(settings, configs)
     return configs
+
+
+def read_settings(path: Path | None) -> dict[str, Any]:
+    """The settings of a .toml file, or of the config.json of a run folder."""
+    from grue.experiments.data_files import read_toml
+    from grue.files import read_plain
+    from grue.training.config import parse_settings
+
+    if path is None:
+        return {}
+    if path.suffix == ".toml":
+        found: Any = read_toml(path)
+    else:
+        try:
+            found = json.loads(read_plain(path))
+        except (OSError, ValueError, RecursionError) as error:
+            raise UsageError(f"{path} cannot be read as TOML or JSON ({error})") from None
+    if not isinstance(found, dict):
+        raise UsageError(f"{path} holds no settings; give lines such as steps = 20000")
+    found.pop("about", None)
+    parse_settings(f"{name}={0 if name == 'seeds' else value}" for name, value in found.items())
+    return {n: tuple(v) if isinstance(v, list) else v for n, v in found.items()}
 
 
 def _listed(settings: dict[str, Any], name: str) -> list[str]:

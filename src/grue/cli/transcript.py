@@ -57,7 +57,7 @@ def print_lines(lines: Iterable[Line], console: Console) -> None:
 def _thoughts(step: PlayedStep, judges: bool) -> str:
     number = "1 candidate" if step.candidates == 1 else f"{step.candidates} candidates"
     top = ", ".join(f"{thought.command} {_opinion(thought, judges)}" for thought in step.top)
-    parts = [f"head {step.head}", number, top]
+    parts = [f"head {step.head + 1}", number, top]
     if step.forced:
         parts.insert(0, "forced")
     return "  " + " · ".join(parts)

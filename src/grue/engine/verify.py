@@ -245,6 +245,13 @@ def _holds(facts: Facts, thing: str, holder: str) -> bool:
     return ("in", thing, holder) in facts or ("on", thing, holder) in facts
 
 
+def check_jobs(jobs: int) -> None:
+    """Refuses many more processes than there are cores."""
+    most = JOBS_PER_CORE * len(os.sched_getaffinity(0))
+    if jobs > most:
+        raise UsageError(f"--jobs is at most {most} here, {JOBS_PER_CORE} for a core, not {jobs}")
+
+
 def verify(
     name: str,
     steps: int,
@@ -253,9 +260,7 @@ def verify(
     tick: Callable[[int], None] | None = None,
 ) -> Report:
     """Compares a game's two engines; with several jobs, in as many processes."""
-    most = JOBS_PER_CORE * len(os.sched_getaffinity(0))
-    if jobs > most:
-        raise UsageError(f"--jobs is at most {most} here, {JOBS_PER_CORE} for a core, not {jobs}")
+    check_jobs(jobs)
     jobs = min(jobs, max(steps // LEAST_SHARE, 1))
     if jobs == 1:
         return Verifier(load_textworld(name)).run(steps, seed, tick)

@@ -42,6 +42,10 @@ class Places:
     data: tuple[Path, ...] = ()
     """Further folders or files, which are only read."""
 
+    def __post_init__(self) -> None:
+        if self.out.exists() and not self.out.is_dir():
+            raise UsageError(f"{self.out} is no folder; give another --out")
+
     @property
     def runs(self) -> Path:
         return self.out / "runs"
@@ -137,7 +141,7 @@ def keep_records(wish: Wish, configs: Iterable[TrainConfig], places: Places) -> 
         old = records_in(path) if path.exists() else []
         for record in old:
             check_same(
-                record.config, config, f"{path} was made at another scale; give another --out"
+                record.config, config, f"{path} has runs with other settings; give another --out"
             )
             if record.story != new.story:
                 raise UsageError(

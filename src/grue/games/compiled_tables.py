@@ -130,6 +130,8 @@ def _check_header(header: Mapping[str, Any]) -> None:
     for one in header["subtasks"]:
         if not isinstance(one, list) or [type(part) for part in one] != [str, int]:
             raise ValueError(f"its header has a subtask {str(one)[:40]}")
+    if header["max_score"] < 0:
+        raise ValueError(f"its header has max_score {header['max_score']}")
     for name in ("episode_steps", "observation_length", "most_pieces"):
         if not 0 < header[name] < 2**20:
             raise ValueError(f"its header has {name} {header[name]}")
@@ -163,6 +165,7 @@ def _sizes(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[
         "ingredient_states": INGREDIENTS,
         "most_pieces": header["most_pieces"],
         "words": len(header["words"]),
+        "subtasks": len(header["subtasks"]),
     }
 
 
@@ -196,6 +199,8 @@ def _check_sums(arrays: Mapping[str, np.ndarray], sizes: Mapping[str, int]) -> N
     for name, size in (("status_count", "statuses"), ("location_count", "locations")):
         if arrays[name] != sizes[size]:
             raise ValueError(f"{name} is {arrays[name]}, not {sizes[size]}")
+    if arrays["quest_is_subtask"].sum() != sizes["subtasks"]:
+        raise ValueError(f"its header has {sizes['subtasks']} subtasks, not those of the quests")
     if sizes["sentences"] < sizes["commands"]:
         raise ValueError(f"it decides {sizes['sentences']} of {sizes['commands']} commands")
     if arrays["frame_count"].max(initial=0) != sizes["most_pieces"]:

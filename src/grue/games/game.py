@@ -24,6 +24,8 @@ from grue.games.zmachine.header import read_story
 Fact = tuple[str, ...]
 """A predicate and its entities: ``("at", "P", "r_0")``."""
 
+VERSION = 1
+"""Of TextWorld's game files."""
 SUFFIX = ".grue.npz"
 """File name ending of compiled games."""
 FITTINGS = ("stove", "oven", "toaster")
@@ -223,6 +225,10 @@ def read_textworld_game(story: Path, name: str | None = None) -> Game:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
         raise BrokenFileError(f"{path} is not a TextWorld game file: {error}") from None
+    if isinstance(data, dict) and data.get("version", VERSION) != VERSION:
+        raise BrokenFileError(
+            f"{path} is not a TextWorld game file of version {VERSION}, but {data['version']!r}"
+        )
     for key in ("world", "quests", "infos", "KB"):
         if not isinstance(data, dict) or key not in data:
             raise BrokenFileError(f"{path} is not a TextWorld game file: it has no {key!r}")

@@ -106,7 +106,9 @@ def _without_commands(game: Game, commands: Path | None) -> Game:
 
 
 def _unknown(name: str) -> UsageError:
-    near = difflib.get_close_matches(name, known_names(), n=1)
+    # Another level is no spelling of this one.
+    is_level = name.rstrip("0123456789") in ("saladworld-", "saladworld")
+    near = [] if is_level else difflib.get_close_matches(name, known_names(), n=1)
     hint = f"did you mean {near[0]}? " if near else ""
     levels = game_names()
     return UsageError(

@@ -15,6 +15,8 @@ from rich.text import Text
 from grue.training.metrics import ESTIMATES, FIRST, KEYS, LAST, MetricsRow
 
 PLAIN_SECONDS = 10.0
+COMPILED_ROWS = 4
+"""After so many rows most have not waited for the compiler."""
 WINDOW = 10
 """The speed is the median of so many rows."""
 
@@ -79,7 +81,9 @@ class Display:
         self._last = now, step
         speed = median(self._speeds)  # Rows that waited for the compiler are outliers.
         over = step == self._steps
-        left = "" if over else f"{duration((self._steps - step) / speed)} left"
+        # The first row, and the first that learns, waited for the compiler.
+        known = not over and len(self._speeds) > COMPILED_ROWS
+        left = f"{duration((self._steps - step) / speed)} left" if known else ""
         told = _told(speed, rows)
         if self._bar is not None:
             self._bar.below = told
@@ -118,9 +122,9 @@ def _told(speed: float, rows: Sequence[MetricsRow]) -> str:
 
 
 def _declared(row: MetricsRow) -> list[str]:
-    """The columns that the agent and the explorer declared."""
+    """The columns that the agent and the explorer declared, but for those that are still 0."""
     usual = {metric.name for metric in (*FIRST, *ESTIMATES, *LAST)}
-    return [name for name in row if name not in usual and name not in KEYS]
+    return [name for name in row if name not in usual and name not in KEYS and row[name]]
 
 
 def _mean(rows: Sequence[MetricsRow], name: str, digits: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import subprocess
@@ -39,8 +40,17 @@ def commit_of(checkout: Path) -> tuple[str | None, bool | None]:
         commit = _git(checkout, "rev-parse", "HEAD")
         changes = _git(checkout, "status", "--porcelain", "--untracked-files=no")
     if commit is None or changes is None:
-        return os.environ.get(VARIABLE), None
+        return os.environ.get(VARIABLE) or installed_commit(), None
     return commit, bool(changes)
+
+
+def installed_commit() -> str | None:
+    """The commit of an installation from a repository's address, which pip writes down."""
+    try:
+        told = json.loads(metadata.distribution("grue").read_text("direct_url.json") or "{}")
+        return told.get("vcs_info", {}).get("commit_id")
+    except (metadata.PackageNotFoundError, ValueError):
+        return None
 
 
 def _git(checkout: Path, *arguments: str) -> str | None:

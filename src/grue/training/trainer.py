@@ -334,7 +334,8 @@ def _told(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         where = folder if error.filename is None else error.filename
+        saved = checkpoint.saved_steps(folder / runs.CHECKPOINT)
+        kept = f"the checkpoint of step {saved[-1]} is intact" if saved else "nothing is saved yet"
         raise GrueError(
-            f"{where}: {error.strerror or error}; earlier checkpoints are intact: "
-            "fix this and go on with --resume"
+            f"{where}: {error.strerror or error}; {kept}: fix this and go on with --resume"
         ) from error
