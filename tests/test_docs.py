@@ -16,6 +16,7 @@ import typer
 
 import grue
 from grue.cli.app import app
+from grue.cli.entry import with_address
 from grue.experiments.conditions import BASELINE, SC, Condition
 from grue.experiments.records import Record, read_records
 from grue.reports.criteria import SPEED
@@ -45,7 +46,7 @@ def test_there_are_commands_to_check() -> None:
 def test_every_command_is_one(line: str) -> None:
     """Parsed with all its options, and not run."""
     command: Any = typer.main.get_command(app)
-    words = shlex.split(line)[1:]
+    words = with_address(shlex.split(line)[1:])
     while hasattr(command, "commands"):
         command = command.commands[words.pop(0)]
     command.make_context("grue", words)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +25,7 @@ from grue.experiments.status import read_status
 ray = pytest.importorskip("ray", reason="the extra ray is not installed")
 
 SETTINGS = {"episode_steps": 45, "table_rows": 4096, "metrics_every": 500, "average_over": 2000}
-LONG = 150_000
+LONG = 300_000
 NAMES = [f"saladworld-1-tabular-none-seed{seed}" for seed in range(3)]
 
 
@@ -165,18 +167,17 @@ def faults(nodes: Nodes, tmp_path_factory: pytest.TempPathFactory) -> Faults:
     driver.communicate()
     reached = [rows(out / name) for name in NAMES]
     until(lambda: all(rows(out / n) > r for n, r in zip(NAMES, reached, strict=True)))
-    told = subprocess.run(
-        [sys.executable, "-m", "grue.cli", "status", str(out)], capture_output=True, text=True
-    )
+    with redirect_stdout(io.StringIO()) as told:
+        assert entry.main(["status", str(out)]) == 0
     os.kill(actors()[0], signal.SIGKILL)
-    time.sleep(1.0)
+    time.sleep(0.5)
     nodes.cluster.remove_node(nodes.nodes.pop(), allow_graceful=False)
     assert min(rows(out / name) for name in NAMES) < LONG // 500
     driver = start(command)
     said, _ = driver.communicate(timeout=120)
     values = read_status(out)
     assert values is not None
-    return Faults(out, told.stdout, driver.returncode, said, values)
+    return Faults(out, told.getvalue(), driver.returncode, said, values)
 
 
 def test_the_study_goes_on_without_its_driver_and_is_joined_again(faults: Faults) -> None:
@@ -227,6 +228,9 @@ def test_a_wrong_address(nodes: Nodes, tmp_path: Path, capsys: pytest.CaptureFix
     told = capsys.readouterr().err.strip().splitlines()[-1]
     assert told.startswith("grue: no Ray cluster answers at 127.0.0.1:1; give auto, or HOST:PORT")
     assert not (tmp_path / "out").exists()
+    for address in ("nowhere", "ray://127.0.0.1:1", "saladworld-1"):
+        with pytest.raises(UsageError, match=f"no Ray cluster answers at {address}; give auto"):
+            on_ray.connect(address)
 
 
 def test_another_version_of_ray(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,6 +35,7 @@ FORWARDED = ("GRUE_", "JAX_", "XLA_")
 LIBRARIES = ("jax", "jaxlib", "equinox")
 ACCELERATOR = "accelerator_type:"
 POLL_SECONDS = 2.0
+CONNECT_SECONDS = 10.0
 CHECK_SECONDS = 120.0
 NAME_SECONDS = 10.0
 
@@ -62,6 +63,7 @@ def connect(address: str, cores: int | None = None) -> None:
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         ray.init(num_cpus=cores, include_dashboard=False, **quiet)
         return
+    _check_answers(address)
     try:
         ray.init(address=address, **quiet)
     except ConnectionError:
@@ -71,6 +73,19 @@ def connect(address: str, cores: int | None = None) -> None:
         if "ersion mismatch" in text:
             raise GrueError(f"{text}; install the same versions on all machines") from None
         raise UsageError(f"{_nowhere(address)} ({text[:200]})") from None
+
+
+def _check_answers(address: str) -> None:
+    """Ray itself would wait for minutes."""
+    if address == "auto":
+        return
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit() or "/" in host:
+        raise UsageError(_nowhere(address))
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
+    except OSError:
+        raise UsageError(_nowhere(address)) from None
 
 
 def _nowhere(address: str) -> str:

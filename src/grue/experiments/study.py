@@ -205,6 +205,8 @@ class LocalMachines(Machines):
         if found and (self.slots > 1 or self.share < 1):
             jax.config.update("jax_platforms", "cpu")  # The GPUs are for the workers.
         self.own = self.slots > 1 or bool(found and self.share < 1)
+        if found and where.cores is None:
+            self.cores = max(len(free_cores()) // self.slots, 1)
         self.together = bool(found) if self.own else jax.default_backend() != "cpu"
         if self.own and found:
             self.device, memory = first_gpu()
