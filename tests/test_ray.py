@@ -19,7 +19,7 @@ from small_runs import same
 
 from grue.cli import entry
 from grue.errors import GrueError, UsageError
-from grue.experiments import on_ray
+from grue.experiments import on_ray, ray_cluster
 from grue.experiments.status import read_status
 
 ray = pytest.importorskip("ray", reason="the extra ray is not installed")
@@ -230,33 +230,33 @@ def test_a_wrong_address(nodes: Nodes, tmp_path: Path, capsys: pytest.CaptureFix
     assert not (tmp_path / "out").exists()
     for address in ("nowhere", "ray://127.0.0.1:1", "saladworld-1"):
         with pytest.raises(UsageError, match=f"no Ray cluster answers at {address}; give auto"):
-            on_ray.connect(address)
+            ray_cluster.connect(address)
 
 
 def test_another_version_of_ray(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
     ray.shutdown()
     monkeypatch.setattr(ray, "__version__", "1.0.0")
     with pytest.raises(GrueError, match="Version mismatch") as raised:
-        on_ray.connect(nodes.address)
+        ray_cluster.connect(nodes.address)
     assert "\n" not in str(raised.value)
     assert "install the same versions on all machines" in str(raised.value)
 
 
 def test_nodes_are_examined(nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ray.shutdown()
-    on_ray.connect(nodes.address)
-    on_ray.check_nodes(tmp_path, [str(tmp_path)])
+    ray_cluster.connect(nodes.address)
+    ray_cluster.check_nodes(tmp_path, [str(tmp_path)])
     lacking = str(tmp_path / "zork1.z5")
     with pytest.raises(GrueError, match=f"the file {lacking} is missing on the node .*; copy it"):
-        on_ray.check_nodes(tmp_path, [lacking])
+        ray_cluster.check_nodes(tmp_path, [lacking])
     with pytest.raises(UsageError, match="no node has 5 cores for a group"):
         on_ray.OnRay({}, cores=5).check_room()
     with pytest.raises(UsageError, match="no node of the cluster has a GPU"):
-        on_ray.shares(None, 0.5)
-    ours = {**on_ray.versions(), "jax": "0.0.1"}
-    monkeypatch.setattr(on_ray, "versions", lambda: ours)
+        ray_cluster.shares(None, 0.5)
+    ours = {**ray_cluster.versions(), "jax": "0.0.1"}
+    monkeypatch.setattr(ray_cluster, "versions", lambda: ours)
     with pytest.raises(GrueError, match=r"has jax .*, this machine has 0.0.1; install the same"):
-        on_ray.check_nodes(tmp_path, [])
+        ray_cluster.check_nodes(tmp_path, [])
     assert list(tmp_path.iterdir()) == []
 
 
