@@ -143,12 +143,14 @@ def start(arguments: list[str]) -> subprocess.Popen[str]:
     )
 
 
-def actors() -> list[int]:
+def actors(nodes: Nodes) -> list[int]:
     """The processes of the cluster that have started a worker."""
+    raylets = {node.all_processes["raylet"][0].process.pid for node in nodes.nodes}
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            if path.read_bytes().startswith(b"ray::Runner"):
+            parent = int((path.parent / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent in raylets and path.read_bytes().startswith(b"ray::Runner"):
                 found.append(int(path.parent.name))
         except OSError:
             continue
@@ -169,7 +171,7 @@ def faults(nodes: Nodes, tmp_path_factory: pytest.TempPathFactory) -> Faults:
     until(lambda: all(rows(out / n) > r for n, r in zip(NAMES, reached, strict=True)))
     with redirect_stdout(io.StringIO()) as told:
         assert entry.main(["status", str(out)]) == 0
-    os.kill(actors()[0], signal.SIGKILL)
+    os.kill(actors(nodes)[0], signal.SIGKILL)
     time.sleep(0.5)
     nodes.cluster.remove_node(nodes.nodes.pop(), allow_graceful=False)
     assert min(rows(out / name) for name in NAMES) < LONG // 500
@@ -197,6 +199,8 @@ def test_nothing_is_run_twice(faults: Faults) -> None:
     for name in NAMES:
         assert sum(line.startswith(f"{name}: {LONG} steps") for line in lines) == 1
     assert sum("goes on from its checkpoints" in line for line in lines) >= 2
+    assert any("its worker was killed" in line for line in lines)
+    assert any("its node was lost" in line for line in lines)
     groups = faults.values["groups"]
     assert [group["state"] for group in groups] == ["done"] * len(groups)
     assert faults.values["failures"] == []

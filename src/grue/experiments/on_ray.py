@@ -153,7 +153,7 @@ class OnRay:
 
 
 def _why(text: str) -> str:
-    if "node" in text.lower() and ("died" in text.lower() or "dead" in text.lower()):
+    if "its node has died" in text:
         return "its node was lost"
     return "its worker was killed"
 

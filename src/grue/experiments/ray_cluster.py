@@ -41,7 +41,7 @@ def connect(address: str, cores: int | None = None) -> None:
     quiet = {"namespace": NAMESPACE, "log_to_driver": False, "logging_level": logging.ERROR}
     if address == HERE:
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-        ray.init(num_cpus=cores, include_dashboard=False, **quiet)
+        ray.init("local", num_cpus=cores, include_dashboard=False, **quiet)
         return
     _check_answers(address)
     try:
