@@ -76,7 +76,8 @@ def told(found: dict[str, Any]) -> str:
     return (
         f"On {found['device']}, {found['runs']} small runs ({found['steps']:,} steps each) take "
         f"{found['jobs_seconds']} s with `--jobs` and {found['ray_seconds']} s with `--ray`, from "
-        f"the start of the command to its end: {found['ratio']} times as long. `{found['command']}`, "
+        f"the start of the command to its end: {found['ratio']} times as long. "
+        f"`{found['command']}`, "
         f"commit {found['commit'][:10]}, seeds 0 to 2, JAX {found['versions']['jax']}, "
         f"Ray {found['versions']['ray']}."
     )
