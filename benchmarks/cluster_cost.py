@@ -32,9 +32,11 @@ LARGEST = 50
 
 
 def table(counts: list[int]) -> str:
-    configs = make_wish("all", "paper").configs()
-    runs = sum(len(config.seeds) for config in configs)
     rates = read_rates(DEVICE)
+    everything = make_wish("all", "paper").configs()
+    configs = [config for config in everything if rates.knows(config.agent)]
+    runs = sum(len(config.seeds) for config in configs)
+    unknown = [config for config in everything if config not in configs]
     lines = ["| GPUs | groups | largest group | makespan | lower bound | GPU hours |"]
     lines.append("|---|---|---|---|---|---|")
     for slots in counts:
@@ -49,11 +51,11 @@ def table(counts: list[int]) -> str:
             f"| {sum(lengths) / 3600:,.1f} |"
         )
     planner.close_games(configs)
-    return "\n".join([*lines, "", source(configs, runs)])
+    return "\n".join([*lines, "", source(configs, runs, unknown)])
 
 
-def source(configs: list[TrainConfig], runs: int) -> str:
-    """Where the rates are from, and which runs have none on this device."""
+def source(configs: list[TrainConfig], runs: int, unknown: list[TrainConfig]) -> str:
+    """Where the rates are from, and which runs have none."""
     rates = read_rates(DEVICE)
     guessed: dict[str, int] = {}
     for config in configs:
@@ -64,12 +66,12 @@ def source(configs: list[TrainConfig], runs: int) -> str:
     files = ", ".join(f"results/bench/{name}" for name in (*BENCHMARKS, *STUDIES))
     found = (json.loads(shipped(name).read_text()) for name in BENCHMARKS)
     commits = sorted({row["commit"][:10] for rows in found for row in rows["rows"]})
+    left = ", ".join(f"{c.agent} ({len(c.seeds)} runs)" for c in unknown)
     return (
-        f"{runs} runs at the paper's scale on {DEVICE}: "
-        f"`python benchmarks/cluster_cost.py --docs`, rates of {files}, "
-        f"measured at the commits {', '.join(commits)}, seed 0. "
-        f"Not measured on this device: {told}; the tabular agents count with their speed on a CPU, "
-        "the others by their arithmetic."
+        f"{runs} of the {runs + sum(len(c.seeds) for c in unknown)} runs, at the paper's scale on "
+        f"{DEVICE}: `python benchmarks/cluster_cost.py --docs`, rates of {files}, "
+        f"measured at the commits {', '.join(commits)}, seed 0. Left out, because no rate of it "
+        f"was recorded: {left}. With the speed that they have on a CPU: {told}."
     )
 
 

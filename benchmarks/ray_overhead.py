@@ -1,6 +1,7 @@
 """What Ray costs on one machine: the same small runs with --ray and with --jobs.
 
-    python benchmarks/ray_overhead.py --out results/bench/ray-overhead.json
+    python benchmarks/ray_overhead.py --out results/bench/ray-overhead.json --docs
+    python benchmarks/ray_overhead.py --from results/bench/ray-overhead.json --docs
 
 Both commands train twelve small runs from the start of the process to its end: imports, the start
 of the cluster, compilation, training, checkpoints. They take turns in two folders of their own, and
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from env import commit
+from env import _replace, commit
 
 import grue
 from grue.experiments.devices import free_cores
@@ -70,15 +71,36 @@ def measure(steps: int, at_commit: str | None) -> dict[str, Any]:
     }
 
 
+def told(found: dict[str, Any]) -> str:
+    """For docs/cluster.md."""
+    return (
+        f"On {found['device']}, {found['runs']} small runs ({found['steps']:,} steps each) take "
+        f"{found['jobs_seconds']} s with `--jobs` and {found['ray_seconds']} s with `--ray`, from "
+        f"the start of the command to its end: {found['ratio']} times as long. "
+        f"`{found['command']}`, "
+        f"commit {found['commit'][:10]}, seeds 0 to 2, JAX {found['versions']['jax']}, "
+        f"Ray {found['versions']['ray']}."
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--from", type=Path, dest="source", help="do not measure; read this")
+    parser.add_argument("--docs", action="store_true", help="rewrite docs/cluster.md")
     parser.add_argument("--steps", type=int, default=200_000)
     parser.add_argument("--commit", help="where there is no git to ask")
     given = parser.parse_args()
-    found = measure(given.steps, given.commit)
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.write_text(json.dumps(found, indent=1) + "\n")
+    if given.source is not None:
+        found = json.loads(given.source.read_text())
+    else:
+        found = measure(given.steps, given.commit)
+    if given.out is not None:
+        given.out.parent.mkdir(parents=True, exist_ok=True)
+        given.out.write_text(json.dumps(found, indent=1) + "\n")
+    if given.docs:
+        page = Path(__file__).resolve().parents[1] / "docs" / "cluster.md"
+        _replace(page, "overhead", told(found))
     print(json.dumps(found, indent=1))
 
 

@@ -84,9 +84,9 @@ def measure(folder: Path, at_commit: str | None) -> dict[str, Any]:
     conducted(LocalProcesses(1, options("whole")))
     checked = {"local": "shared"}
     if find_spec("ray") is not None:
-        from grue.experiments import on_ray
+        from grue.experiments import on_ray, ray_cluster
 
-        on_ray.connect(on_ray.HERE)
+        ray_cluster.connect(ray_cluster.HERE)
         conducted(on_ray.OnRay(options("ray"), cores=1, gpus=0.5))
         checked["ray"] = "ray"
     same = {

@@ -12,10 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import study_table
 import typer
 
 import grue
 from grue.cli.app import app
+from grue.cli.entry import with_address
 from grue.experiments.conditions import BASELINE, SC, Condition
 from grue.experiments.records import Record, read_records
 from grue.reports.criteria import SPEED
@@ -46,7 +48,7 @@ def test_there_are_commands_to_check() -> None:
 def test_every_command_is_one(line: str) -> None:
     """Parsed with all its options, and not run."""
     command: Any = typer.main.get_command(app)
-    words = shlex.split(line)[1:]
+    words = with_address(shlex.split(line)[1:])
     while hasattr(command, "commands"):
         command = command.commands[words.pop(0)]
     command.make_context("grue", words)
@@ -397,3 +399,11 @@ def test_a_run_in_a_batch_is_the_run_alone_on_a_gpu() -> None:
     assert max(apart[0]) < 1 / 6
     assert max(apart[1]) < 1 / 5
     assert "by up to a sixth (float32: a fifth)" in text
+
+
+def test_the_table_of_all_runs_is_current() -> None:
+    """Made anew by python benchmarks/study_table.py."""
+    records = read_records([ROOT / folder for folder in study_table.RECORDS])
+    table = study_table.table(records)
+    assert table in (ROOT / "docs" / "reproduce.md").read_text()
+    assert table.count("\n|") - 2 == 92  # Twelve conditions on seven levels, eight on Zork I.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,13 +19,13 @@ from small_runs import same
 
 from grue.cli import entry
 from grue.errors import GrueError, UsageError
-from grue.experiments import on_ray
+from grue.experiments import on_ray, ray_cluster
 from grue.experiments.status import read_status
 
 ray = pytest.importorskip("ray", reason="the extra ray is not installed")
 
 SETTINGS = {"episode_steps": 45, "table_rows": 4096, "metrics_every": 500, "average_over": 2000}
-LONG = 150_000
+LONG = 300_000
 NAMES = [f"saladworld-1-tabular-none-seed{seed}" for seed in range(3)]
 
 
@@ -141,12 +143,14 @@ def start(arguments: list[str]) -> subprocess.Popen[str]:
     )
 
 
-def actors() -> list[int]:
+def actors(nodes: Nodes) -> list[int]:
     """The processes of the cluster that have started a worker."""
+    raylets = {node.all_processes["raylet"][0].process.pid for node in nodes.nodes}
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            if path.read_bytes().startswith(b"ray::Runner"):
+            parent = int((path.parent / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent in raylets and path.read_bytes().startswith(b"ray::Runner"):
                 found.append(int(path.parent.name))
         except OSError:
             continue
@@ -165,18 +169,17 @@ def faults(nodes: Nodes, tmp_path_factory: pytest.TempPathFactory) -> Faults:
     driver.communicate()
     reached = [rows(out / name) for name in NAMES]
     until(lambda: all(rows(out / n) > r for n, r in zip(NAMES, reached, strict=True)))
-    told = subprocess.run(
-        [sys.executable, "-m", "grue.cli", "status", str(out)], capture_output=True, text=True
-    )
-    os.kill(actors()[0], signal.SIGKILL)
-    time.sleep(1.0)
+    with redirect_stdout(io.StringIO()) as told:
+        assert entry.main(["status", str(out)]) == 0
+    os.kill(actors(nodes)[0], signal.SIGKILL)
+    time.sleep(0.5)
     nodes.cluster.remove_node(nodes.nodes.pop(), allow_graceful=False)
     assert min(rows(out / name) for name in NAMES) < LONG // 500
     driver = start(command)
     said, _ = driver.communicate(timeout=120)
     values = read_status(out)
     assert values is not None
-    return Faults(out, told.stdout, driver.returncode, said, values)
+    return Faults(out, told.getvalue(), driver.returncode, said, values)
 
 
 def test_the_study_goes_on_without_its_driver_and_is_joined_again(faults: Faults) -> None:
@@ -196,6 +199,8 @@ def test_nothing_is_run_twice(faults: Faults) -> None:
     for name in NAMES:
         assert sum(line.startswith(f"{name}: {LONG} steps") for line in lines) == 1
     assert sum("goes on from its checkpoints" in line for line in lines) >= 2
+    assert any("its worker was killed" in line for line in lines)
+    assert any("its node was lost" in line for line in lines)
     groups = faults.values["groups"]
     assert [group["state"] for group in groups] == ["done"] * len(groups)
     assert faults.values["failures"] == []
@@ -227,32 +232,35 @@ def test_a_wrong_address(nodes: Nodes, tmp_path: Path, capsys: pytest.CaptureFix
     told = capsys.readouterr().err.strip().splitlines()[-1]
     assert told.startswith("grue: no Ray cluster answers at 127.0.0.1:1; give auto, or HOST:PORT")
     assert not (tmp_path / "out").exists()
+    for address in ("nowhere", "ray://127.0.0.1:1", "saladworld-1"):
+        with pytest.raises(UsageError, match=f"no Ray cluster answers at {address}; give auto"):
+            ray_cluster.connect(address)
 
 
 def test_another_version_of_ray(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
     ray.shutdown()
     monkeypatch.setattr(ray, "__version__", "1.0.0")
     with pytest.raises(GrueError, match="Version mismatch") as raised:
-        on_ray.connect(nodes.address)
+        ray_cluster.connect(nodes.address)
     assert "\n" not in str(raised.value)
     assert "install the same versions on all machines" in str(raised.value)
 
 
 def test_nodes_are_examined(nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ray.shutdown()
-    on_ray.connect(nodes.address)
-    on_ray.check_nodes(tmp_path, [str(tmp_path)])
+    ray_cluster.connect(nodes.address)
+    ray_cluster.check_nodes(tmp_path, [str(tmp_path)])
     lacking = str(tmp_path / "zork1.z5")
     with pytest.raises(GrueError, match=f"the file {lacking} is missing on the node .*; copy it"):
-        on_ray.check_nodes(tmp_path, [lacking])
+        ray_cluster.check_nodes(tmp_path, [lacking])
     with pytest.raises(UsageError, match="no node has 5 cores for a group"):
         on_ray.OnRay({}, cores=5).check_room()
     with pytest.raises(UsageError, match="no node of the cluster has a GPU"):
-        on_ray.shares(None, 0.5)
-    ours = {**on_ray.versions(), "jax": "0.0.1"}
-    monkeypatch.setattr(on_ray, "versions", lambda: ours)
+        ray_cluster.shares(None, 0.5)
+    ours = {**ray_cluster.versions(), "jax": "0.0.1"}
+    monkeypatch.setattr(ray_cluster, "versions", lambda: ours)
     with pytest.raises(GrueError, match=r"has jax .*, this machine has 0.0.1; install the same"):
-        on_ray.check_nodes(tmp_path, [])
+        ray_cluster.check_nodes(tmp_path, [])
     assert list(tmp_path.iterdir()) == []
 
 

@@ -196,7 +196,7 @@ def _show(played: Sequence[RunEvaluation], transcript: bool) -> None:
 def _eval_on_ray(
     folder: Path, address: str, cores: int | None, asked: Mapping[str, Any], as_json: bool
 ) -> None:
-    from grue.experiments.study import evaluate
+    from grue.experiments.evaluation import evaluate
     from grue.training.evaluate import COLUMNS
     from grue.training.progress import Display
 

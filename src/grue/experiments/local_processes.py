@@ -34,8 +34,7 @@ class LocalProcesses:
         place = self._free.pop(0)
         gpu = self.gpus[place % len(self.gpus)] if self.gpus else None
         cores = Cores(self.cores, place * self.cores)
-        narrow = {} if gpu is not None else {"cores": cores.numbers}
-        order = {**order_of(task, again, self.options), **narrow}
+        order = {**order_of(task, again, self.options), "cores": cores.numbers}
         worker = Worker(order, environment(gpu, self.share))
         self._running[task.number] = worker, place, cores
         return f"core {', '.join(map(str, cores.numbers))}" if gpu is None else f"GPU {gpu}"

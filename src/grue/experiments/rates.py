@@ -63,12 +63,18 @@ def work(config: TrainConfig) -> float:
     """Operations for a step, roughly: matrix products of the network, and playing."""
     own: Any = config.settings
     play = 1e5
-    if not hasattr(own, "context"):
-        return play if not config.kind.updates else 50 * play
-    layers = 4 * own.context * (2 * own.encoder + own.context) + own.context * own.hidden
-    words = 20 * 4 * own.encoder * (own.embedding + own.encoder)
-    update = own.batch_size * own.sequence_length * (layers + words)
-    return play + 2 * (layers + words) + 8 * update / own.update_every
+    if not config.kind.updates:
+        return play
+    if hasattr(own, "context"):
+        layers = 4 * own.context * (2 * own.encoder + own.context) + own.context * own.hidden
+        each = layers + 20 * 4 * own.encoder * (own.embedding + own.encoder)
+        drawn = own.batch_size * own.sequence_length
+    elif hasattr(own, "value_filters"):
+        words = own.state_history * own.state_words
+        each, drawn = words * own.word_vector * 6 * own.value_filters, own.batch_size
+    else:
+        each, drawn = 10 * play, getattr(own, "batch_size", 1)
+    return play + 2 * each + 8 * drawn * each / own.update_every
 
 
 @dataclass(frozen=True)
@@ -79,6 +85,10 @@ class Rates:
     overhead: float = 1.0
     """How much longer a whole study takes than the benchmarks say."""
     _known: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    def knows(self, agent: str) -> bool:
+        """Whether the agent was measured on any device."""
+        return any(agent in row.agents for row in self.rows)
 
     def estimate(self, configs: Sequence[TrainConfig], steps: int, together: bool) -> Estimate:
         """For a task of these runs, with ``steps`` left of each."""

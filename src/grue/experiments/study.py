@@ -16,25 +16,24 @@ import jax
 
 from grue.engine.bench import device_name
 from grue.errors import GrueError, UsageError
-from grue.experiments import on_ray, planner, status
+from grue.experiments import on_ray, planner, ray_cluster, status
 from grue.experiments.conductor import (
     Conductor,
     Executor,
     Failure,
     Outcome,
     Watch,
-    told_failures,
 )
 from grue.experiments.conductor import Progress as TaskProgress
 from grue.experiments.devices import GPU_SHARE, first_gpu, free_cores, gpus
 from grue.experiments.local_processes import LocalProcesses, ThisProcess, local_slots
 from grue.experiments.planner import Setting
 from grue.experiments.rates import keep_rates, read_rates
-from grue.experiments.tasks import Run, Task, spoken
+from grue.experiments.tasks import Task, spoken
 from grue.training.config import TrainConfig
 from grue.training.programs import resolved
 from grue.training.progress import duration
-from grue.training.runs import is_finished, read_runs, run_name
+from grue.training.runs import is_finished, run_name
 from grue.training.train import CHECKPOINT_SECONDS, Progress, check_all
 
 RESERVE = 0.05
@@ -205,6 +204,8 @@ class LocalMachines(Machines):
         if found and (self.slots > 1 or self.share < 1):
             jax.config.update("jax_platforms", "cpu")  # The GPUs are for the workers.
         self.own = self.slots > 1 or bool(found and self.share < 1)
+        if found and where.cores is None:
+            self.cores = max(len(free_cores()) // self.slots, 1)
         self.together = bool(found) if self.own else jax.default_backend() != "cpu"
         if self.own and found:
             self.device, memory = first_gpu()
@@ -228,12 +229,12 @@ class RayMachines(Machines):
         super().__init__(study)
         where = study.where
         assert where.ray is not None
-        on_ray.connect(where.ray, len(free_cores()))
+        ray_cluster.connect(where.ray, len(free_cores()))
         if self.detached:  # Otherwise the only node is this machine.
             files = [p for c in study.configs for p in (c.story, c.commands) if p is not None]
             files += [c.game for c in study.configs if Path(c.game).is_absolute()]
-            on_ray.check_nodes(study.runs, sorted(set(files)))
-        cores, share, self.device = on_ray.shares(where.cores, where.gpus)
+            ray_cluster.check_nodes(study.runs, sorted(set(files)))
+        cores, share, self.device = ray_cluster.shares(where.cores, where.gpus)
         self.together = share > 0
         self.nodes: dict[str, Any] = {
             "options": study.options,
@@ -253,7 +254,7 @@ class RayMachines(Machines):
 
     @property
     def detached(self) -> bool:
-        return self.study.where.ray != on_ray.HERE
+        return self.study.where.ray != ray_cluster.HERE
 
     def joined(self) -> Outcome:
         if not self.detached or (lead := on_ray.find_lead(self.study.home)) is None:
@@ -329,43 +330,6 @@ class Reporter(Watch):
 
     def end(self, outcome: Outcome) -> None:
         self.file.write(self.tasks, outcome, outcome.state)
-
-
-def evaluate(
-    folder: Path, address: str, cores: int | None, asked: Mapping[str, Any], progress: Progress
-) -> list[Mapping[str, Any]]:
-    """Plays the runs of a folder on a cluster. ``asked``: episodes, seed, greedy, transcript."""
-    runs = read_runs([folder])
-    inside = [run.folder for run in runs if run.folder != folder]
-    names = [str(path.relative_to(folder)) for path in inside] or [runs[0].folder.name]
-    on_ray.connect(address, len(free_cores()))
-    if address != on_ray.HERE:
-        on_ray.check_nodes(folder, [str(run.folder.resolve()) for run in runs])
-    options = {"kind": "evaluate", **asked}
-    nodes = on_ray.OnRay(options, cores or 1)
-    nodes.check_room()
-    each = [
-        Run(name, {"steps": 1, "folder": str(run.folder.resolve())})
-        for name, run in zip(names, runs, strict=True)
-    ]
-    shares = [each[start :: nodes.slots] for start in range(min(nodes.slots, len(each)))]
-    tasks = [Task(n, f"evaluation {n + 1}", tuple(s), False) for n, s in enumerate(shares)]
-    with Terminated():
-        outcome = Conductor(tasks, nodes, _Said(progress)).run()
-    if outcome.stopped:
-        raise KeyboardInterrupt
-    if outcome.failures:
-        raise GrueError(told_failures(outcome, len(each)))
-    found = {result["json"]["run"]: result for result in outcome.results}
-    return [found[run.name] for run in each]
-
-
-class _Said(Watch):
-    def __init__(self, progress: Progress) -> None:
-        self.say = progress.say
-
-    def show(self, tasks: Sequence[TaskProgress], outcome: Outcome) -> None:
-        pass
 
 
 class Terminated:
