@@ -35,6 +35,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "play": games.play,
     "walkthrough": games.walkthrough,
     "map": games.map_,
+    "make-games": games.make_games,
     "compile": games.compile_,
     "verify": games.verify,
     "agents": training.agents,
