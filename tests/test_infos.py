@@ -48,7 +48,8 @@ def without_slots(facts: Iterable[Fact]) -> tuple[list[Fact], int]:
 
 def check(told: Any, state: Any, policy: bool) -> None:
     assert without_slots(told["facts"]) == without_slots(plain(state["facts"]))
-    for name in ("description", "inventory"):
+    # After the end TextWorld repeats the texts of the step before.
+    for name in ("description", "inventory") if not (told["won"] or told["lost"]) else ():
         assert squeeze(told[name]) == squeeze(state[name]), name
     for name in ("won", "lost", "score"):
         assert told[name] == state[name], name

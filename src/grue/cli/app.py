@@ -36,6 +36,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "play": games.play_command,
     "walkthrough": games.walkthrough_command,
     "map": games.map_,
+    "make-games": games.make_games,
     "compile": games.compile_,
     "verify": games.verify_command,
     "agents": training.agents,

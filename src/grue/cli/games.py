@@ -1,4 +1,4 @@
-"""The commands for games: games, play, walkthrough, map, compile, verify."""
+"""The commands for games: games, play, walkthrough, map, make-games, compile, verify."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from grue.cli.options import AsJson, GameName, StoryPath, TextWorldName, print_table
-from grue.errors import CannotCompileError, GrueError
+from grue.errors import GrueError, UsageError
+from grue.files import expanded
 from grue.games.game import Game
 from grue.games.playable import Playable
 from grue.games.registry import game_names, load, load_textworld
@@ -103,21 +104,42 @@ def compile_(
         ),
     ] = True,
 ) -> None:
-    """Compile a game to arrays, in a file that needs no TextWorld to be played."""
-    from grue.engine.compiler.build import compile_game
-    from grue.engine.make import refusal
+    """Compile a game, or all TextWorld games of a folder, to files that need no TextWorld."""
+    from grue.cli.sets import compile_folder, compile_one
     from grue.games.gamefile import compiled_path
 
+    if expanded(game).is_dir():
+        if output is not None:
+            raise UsageError(f"{game} is a folder: its games are compiled beside their stories")
+        compile_folder(expanded(game), near)
+        return
     loaded = load_textworld(game)
     path = output or compiled_path(loaded)
-    try:
-        made = compile_game(loaded, near)
-    except CannotCompileError as error:
-        raise CannotCompileError(refusal(loaded, error)) from None
-    made.save(path)
+    made = compile_one(loaded, path, near)
     only_seen = made.header.get("near")
     told = f", near: {len(only_seen)} of {len(made.commands)} commands" if only_seen else ""
     print(f"{path}{told}")
+
+
+def make_games(
+    kind: Annotated[str, typer.Argument(help="cooking, custom, simple, coin or hunter.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="A new folder for the games.")],
+    count: Annotated[int, typer.Option(min=1, help="How many games.")] = 100,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the first game; the next adds 1.")] = 0,
+    level: Annotated[
+        str | None, typer.Option(help="Settings of the games; docs/textworld.md lists them.")
+    ] = None,
+    split: Annotated[
+        str | None, typer.Option(help="Percent of train, valid and test games, as 80,10,10.")
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="How many processes; by default one a core.")
+    ] = None,
+) -> None:
+    """Make TextWorld games with its own generators, at settings known from the literature."""
+    from grue.cli.sets import make_set
+
+    make_set(kind, level, count, seed, expanded(output), split, jobs)
 
 
 def verify_command(

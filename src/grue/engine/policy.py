@@ -38,8 +38,9 @@ class Policy:
         """The commands to win with; none if no way is found."""
         bare = self._bare(facts)
         order = itertools.count()  # Among equals, the first found.
-        waiting: list[tuple[int, int, Facts, frozenset[int], tuple[str, ...]]]
-        waiting = [(0, next(order), bare, done, ())]
+        waiting: list[tuple[int, int, Facts, frozenset[int], tuple[str, ...]]] = [
+            (0, next(order), bare, done, ())
+        ]
         seen = {bare}
         while waiting and len(seen) < MOST_STATES:
             _, _, facts, done, way = heapq.heappop(waiting)
