@@ -11,6 +11,7 @@ from grue import __version__
 from grue.cli import games, study, training
 from grue.cli.bench import bench
 from grue.cli.own import import_own
+from grue.cli.watch import watch
 
 app = typer.Typer(
     name="grue",
@@ -42,6 +43,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "eval": training.eval_,
     "reproduce": study.reproduce,
     "report": study.report,
+    "watch": watch,
 }
 for _name, _command in COMMANDS.items():
     app.command(_name)(_command)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,6 +22,7 @@ from grue.cli.options import (
     StoryPath,
     print_table,
 )
+from grue.cli.watch import watched
 from grue.errors import StoppedError, UsageError
 
 if TYPE_CHECKING:
@@ -75,6 +77,15 @@ def train(
         ),
     ] = None,
     checkpoint_seconds: CheckpointSeconds = 60.0,
+    keep_every: Annotated[
+        int,
+        typer.Option(
+            min=0, metavar="STEPS", help="Also keep what is learned every so many steps; 0: no."
+        ),
+    ] = 0,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show the runs in a browser; prints the address.")
+    ] = False,
 ) -> None:
     """Train agents on a game, with a run folder for every agent, gate and seed."""
     options = {
@@ -89,7 +100,8 @@ def train(
         "commands": None if commands is None else str(commands),
     }
     configs = conditions(game, preset, values or (), options)
-    rows = _trained(configs, out, resume, together, checkpoint_seconds)
+    with watched(configs, out) if watch else nullcontext():
+        rows = _trained(configs, out, resume, together, checkpoint_seconds, keep_every)
     print_table(COLUMNS, rows)
 
 
@@ -216,6 +228,7 @@ def _trained(
     resume: bool,
     together: bool | None,
     checkpoint_seconds: float,
+    keep_every: int,
 ) -> list[list[str]]:
     """Trains with a display on stderr, and returns the rows of the final table."""
     from grue.training.progress import Display
@@ -223,7 +236,9 @@ def _trained(
 
     try:
         with Display() as display:
-            result = train_all(configs, out, resume, together, display, checkpoint_seconds)
+            result = train_all(
+                configs, out, resume, together, display, checkpoint_seconds, keep_every=keep_every
+            )
     except Interrupted as stopped:
         raise StoppedError(
             f"interrupted at step {stopped.step} of {stopped.steps}; "

@@ -110,18 +110,26 @@ def train_all(
     progress: Progress | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     one_program: bool = False,
+    keep_every: int = 0,
 ) -> Result:
     """Trains several configs.
 
     ``together``: runs that can share a program are trained in one batch. Default: on an
     accelerator only. ``one_program``: runs trained one by one share a compiled program too, of
     the size of the largest. Checkpoints are written every ``checkpoint_seconds``, on SIGINT and
-    SIGTERM, and at the end.
+    SIGTERM, and at the end. ``keep_every``: what the agent has learned is also kept after every
+    so many steps, to be looked at later.
     """
     if resume and out is None:
         raise UsageError("only runs that were written can be resumed: give out, their folder")
     if not checkpoint_seconds >= 0:
         raise UsageError(f"checkpoint_seconds must be at least 0, not {checkpoint_seconds}")
+    for config in configs:
+        if keep_every < 0 or keep_every % config.metrics_every:
+            raise UsageError(
+                f"keep_every must be a multiple of metrics_every, which is "
+                f"{config.metrics_every}, not {keep_every}"
+            )
     if together is None:
         together = jax.default_backend() != "cpu"
     progress = _Silent() if progress is None else progress
@@ -134,7 +142,7 @@ def train_all(
             progress.say(line)
         stop = opened.enter_context(Stop(out is not None))
         for group in plan(members, together, one_program):
-            results |= _Trainer(group, stop, progress, checkpoint_seconds).train()
+            results |= _Trainer(group, stop, progress, checkpoint_seconds, keep_every).train()
     return Result([results[member.name] for member in members])
 
 
@@ -177,9 +185,15 @@ class _Trainer:
     """Trains a group of runs from its step to the end."""
 
     def __init__(
-        self, group: Group, stop: Stop, progress: Progress, checkpoint_seconds: float
+        self,
+        group: Group,
+        stop: Stop,
+        progress: Progress,
+        checkpoint_seconds: float,
+        keep_every: int = 0,
     ) -> None:
         self.group = group
+        self.keep_every = keep_every
         self.members = group.members
         self.config = group.members[0].config
         self.many = len(group.members) > 1
@@ -223,6 +237,8 @@ class _Trainer:
                 self.progress.say(note)
             built.env.check()
             self._add_rows(step, counted)
+            if self.keep_every and step % self.keep_every == 0:
+                self._save(step, run, keep=True)
             over = step == config.steps
             begun = time.monotonic()
             if over or self.stop.asked or begun - saved_at >= pause:
@@ -271,8 +287,11 @@ class _Trainer:
                     self.folders[number].write(row)
         self.progress.update(step, [rows[-1] for rows in self.rows])
 
-    def _save(self, step: int, run: Run) -> None:
-        """Writes a checkpoint of every run. Old ones are deleted only after that."""
+    def _save(self, step: int, run: Run, keep: bool = False) -> None:
+        """Writes a checkpoint of every run. Old ones are deleted only after that.
+
+        With ``keep``, writes what is kept for looking back instead.
+        """
         if not self.folders:
             return
         tree = jax.device_get(checkpoint.without_keys(run))
@@ -283,7 +302,7 @@ class _Trainer:
         }
         for number, folder in enumerate(self.folders):
             with _told(folder.path):
-                folder.save(step, self._of_run(number, tree), notes)
+                (folder.keep if keep else folder.save)(step, self._of_run(number, tree), notes)
         for folder in self.folders:
             folder.prune()
 
