@@ -12,26 +12,32 @@ from contextlib import contextmanager
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from grue.errors import GrueError, UsageError
 from grue.processes import stop_with_parent
 from grue.watch.subjects import RunSubject, Subject
 
-HOST, PORT = "127.0.0.1", 8484
+if TYPE_CHECKING:
+    from uvicorn import Server
+
+HOST = "127.0.0.1"
 
 
-def serve(room_subjects: Sequence[Subject], listening: socket.socket, token: str | None) -> None:
-    """Answers until a signal ends it."""
-    import uvicorn
+def make_server(subjects: Sequence[Subject], token: str | None) -> Server:
+    from uvicorn import Config, Server
 
     from grue.watch.room import Room
     from grue.watch.server import make_app
 
-    app = make_app(Room(room_subjects), token)
-    config = uvicorn.Config(
-        app, log_level="error", lifespan="off", timeout_graceful_shutdown=1, server_header=False
-    )
-    uvicorn.Server(config).run(sockets=[listening])
+    quiet = {"log_level": "error", "lifespan": "off", "server_header": False}
+    app = make_app(Room(subjects), token)
+    return Server(Config(app, timeout_graceful_shutdown=1, **quiet))  # type: ignore[arg-type]
+
+
+def serve(subjects: Sequence[Subject], listening: socket.socket, token: str | None) -> None:
+    """Answers until a signal ends it."""
+    make_server(subjects, token).run(sockets=[listening])
 
 
 def listen(host: str, port: int) -> socket.socket:

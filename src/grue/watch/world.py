@@ -12,8 +12,11 @@ from grue.games.logic import Facts, Logic, ground
 from grue.reports.game_map import door_colour
 from grue.reports.layout import is_straight, lay_out, ways
 
-HIDDEN = ("raw", "uncut", "edible", "cookable", "sharp", "cuttable", "drinkable")
-"""Facts about one thing that are not worth a word on the map."""
+SHOWN = (
+    *("open", "closed", "locked", "sliced", "diced", "chopped"),
+    *("fried", "roasted", "grilled", "cooked", "burned", "eaten"),
+)
+"""Facts about one thing that are worth a word on the map."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,7 @@ class World:
         holders = {f[1]: f[2] for f in facts if f[0] in ("at", "in", "on") and len(f) == 3}
         states: dict[str, list[str]] = {}
         for fact in sorted(facts):
-            if len(fact) == 2 and fact[0] not in HIDDEN:
+            if len(fact) == 2 and fact[0] in SHOWN:
                 states.setdefault(fact[1], []).append(fact[0])
         numbers = {entity: f"t{number}" for number, (entity, _) in enumerate(self.things)}
         numbers |= {entity: f"r{number}" for number, entity in enumerate(self.rooms)} | {"I": "I"}

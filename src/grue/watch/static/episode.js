@@ -130,7 +130,10 @@ export class Episode extends EventTarget {
   }
 
   async extend(what) {
-    if (this.busy) return false;
+    const before = this.working;
+    let done;
+    this.working = new Promise((resolve) => { done = resolve; });
+    await before; // One after the other, in the order given.
     this.busy = true;
     this.changed("busy");
     try {
@@ -145,6 +148,7 @@ export class Episode extends EventTarget {
     } finally {
       this.busy = false;
       this.changed("busy");
+      done();
     }
   }
 

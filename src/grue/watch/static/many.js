@@ -93,7 +93,6 @@ export class ManyEpisodes {
 
   map(told, stage, share) {
     const world = this.episode.moments[0].world;
-    const map = new GameMap(stage.map, world);
     const most = Math.max(...told.rooms.steps, 1);
     const notes = told.rooms.steps.map((steps, room) => {
       const lines = [[`visited in ${share(told.rooms.episodes[room])}`, "soft"]];
@@ -106,9 +105,7 @@ export class ManyEpisodes {
       }
       return lines;
     });
-    for (const [number, room] of map.layout.rooms.entries()) {
-      room.lines = Math.max(room.lines, notes[number].length);
-    }
+    const map = new GameMap(stage.map, world, notes);
     map.show(world, [], { share: told.rooms.steps.map((steps) => steps / most), notes });
     return make("div", { class: "heatmap" }, map.svg);
   }

@@ -2,7 +2,7 @@
 
 import { draw, make } from "grue/dom";
 
-const GAP = 40;
+const GAP = 34;
 const LINE = 16;
 const HEADER = 24;
 const PAD = 9;
@@ -30,12 +30,14 @@ function contents(plan, world, holder, depth = 0) {
 }
 
 /** Sizes for the whole episode, from how it begins: rooms do not jump when things move. */
-function layOut(plan, world) {
+function layOut(plan, world, notes) {
   const rooms = plan.rooms.map((room, number) => {
     const rows = contents(plan, world, `r${number}`);
-    const widths = rows.map((row) => width(label(row)) + 2 * PAD + 14 + row.depth * 12);
-    const size = Math.max(96, width(room.name, true) + 2 * PAD + 16, ...widths);
-    return { ...room, number, lines: rows.length + SPARE, width: size };
+    const widths = notes ? notes[number].map(([text]) => width(text, true) + 2 * PAD) :
+      rows.map((row) => width(label(row), true) + 2 * PAD + 14 + row.depth * 12);
+    const size = Math.max(92, width(room.name, true) + 2 * PAD + 16, ...widths);
+    const lines = notes ? notes[number].length : rows.length + SPARE;
+    return { ...room, number, lines, width: size };
   });
   const columns = spread(rooms.map((room) => [room.column, room.width]));
   const height = (room) => HEADER + PAD + room.lines * LINE;
@@ -69,9 +71,9 @@ function label(thing) {
 }
 
 export class GameMap {
-  constructor(plan, world) {
+  constructor(plan, world, notes = null) {
     this.plan = plan;
-    this.layout = layOut(plan, world);
+    this.layout = layOut(plan, world, notes);
     this.byName = new Map(this.layout.rooms.map((room) => [room.name, room]));
     const { width: wide, height: high } = this.layout;
     this.svg = draw("svg", {
