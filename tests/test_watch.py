@@ -316,3 +316,18 @@ def test_nothing_to_watch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     said = complaint(["watch", "saladworld-1", "--export", page], 2, capsys)
     assert "a game without an agent" in said
     assert not (tmp_path / "page.html").exists()
+
+
+def test_an_episode_is_exported_and_linked(
+    run: RunSubject, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = run.folder / "episode.html"
+    assert entry.main(["watch", str(run.folder), "--export", str(page)]) == 0
+    inside = page.read_text().split('id="stored">')[1].split("</script>")[0]
+    stored = json.loads(inside)
+    played = evaluate_player(run.mind().player, 1, 0.0, 0).record()
+    assert [m["command"] for m in stored["moments"][1:]] == [step.command for step in played]
+    report = tmp_path / "report.html"
+    assert entry.main(["report", str(run.folder.parent), "-o", str(report)]) == 0
+    assert f'{run.name}/episode.html">{run.name}</a>' in report.read_text()
+    page.unlink()
