@@ -12,6 +12,7 @@ from grue.agents.own import import_own
 from grue.cli import games, study, training
 from grue.cli.bench import bench
 from grue.cli.export import export
+from grue.cli.watch import watch
 
 app = typer.Typer(
     name="grue",
@@ -46,6 +47,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "report": study.report,
     "status": study.status,
     "export": export,
+    "watch": watch,
 }
 for _name, _command in COMMANDS.items():
     app.command(_name)(_command)

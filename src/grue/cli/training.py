@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,6 +27,7 @@ from grue.cli.options import (
     Together,
     print_table,
 )
+from grue.cli.watch import watched
 from grue.errors import GrueError, NoCheckpointError, StoppedError, UsageError
 
 if TYPE_CHECKING:
@@ -79,6 +81,15 @@ def train_command(
     cores_per_group: CoresPerGroup = None,
     gpus_per_group: GpusPerGroup = None,
     checkpoint_seconds: CheckpointSeconds = 60.0,
+    keep_every: Annotated[
+        int,
+        typer.Option(
+            min=0, metavar="STEPS", help="Also keep what is learned every so many steps; 0: no."
+        ),
+    ] = 0,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show the runs in a browser; prints the address.")
+    ] = False,
 ) -> None:
     """Train agents on a game, with a run folder for every agent, gate and seed."""
     options = {
@@ -94,12 +105,15 @@ def train_command(
     }
     if game is None and config is None:
         raise UsageError("give a GAME, or a --config file that names one")
+    if ray is not None and keep_every:
+        raise UsageError("--keep-every is for training on this machine; leave it or --ray out")
     configs = conditions(game, preset, values or (), options, read_settings(config))
-    if ray is None:
-        rows = _trained(configs, out, resume, together, checkpoint_seconds)
-    else:
-        shares = cores_per_group, gpus_per_group, checkpoint_seconds
-        rows = _trained_on_ray(configs, out, resume, together, ray, shares)
+    with watched(configs, out) if watch else nullcontext():
+        if ray is None:
+            rows = _trained(configs, out, resume, together, checkpoint_seconds, keep_every)
+        else:
+            shares = cores_per_group, gpus_per_group, checkpoint_seconds
+            rows = _trained_on_ray(configs, out, resume, together, ray, shares)
     print_table(COLUMNS, rows)
 
 
@@ -296,6 +310,7 @@ def _trained(
     resume: bool,
     together: bool | None,
     checkpoint_seconds: float,
+    keep_every: int,
 ) -> list[list[str]]:
     """Trains with a display on stderr, and returns the rows of the final table."""
     from grue.training.progress import Display
@@ -303,7 +318,9 @@ def _trained(
 
     try:
         with Display() as display:
-            result = train_all(configs, out, resume, together, display, checkpoint_seconds)
+            result = train_all(
+                configs, out, resume, together, display, checkpoint_seconds, keep_every=keep_every
+            )
     except Interrupted as stopped:
         raise StoppedError(
             f"interrupted at step {stopped.step} of {stopped.steps}; "

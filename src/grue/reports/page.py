@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from grue.experiments.conditions import usual_settings
 from grue.experiments.records import Record
@@ -51,14 +52,16 @@ def page(
     paper: Sequence[Picture],
     more: Sequence[Picture],
     entries: Sequence[Named],
+    episodes: Sequence[tuple[str, str]] = (),
 ) -> str:
-    """The whole page."""
+    """The whole page. ``episodes`` are names and addresses of exported pages to link to."""
     parts = {
         "Results": _results(rows),
         "The paper's figures": _pictures(paper),
         "Figures": _pictures(more),
         "The paper's claims": _claims(judged),
         "Runs": _runs(entries),
+        "Episodes": _episodes(episodes),
     }
     shown = {name: body for name, body in parts.items() if body}
     links = "".join(f'<a href="#{_anchor(name)}">{escape(name)}</a>' for name in shown)
@@ -161,6 +164,16 @@ def _claim(judged: Judged) -> str:
 def _runs(entries: Sequence[Named]) -> str:
     note = "Every setting and the origin of every run. Settings in bold differ from the paper's."
     return f"<p class=grey>{escape(note)}</p>" + "".join(map(_run, entries))
+
+
+def _episodes(episodes: Sequence[tuple[str, str]]) -> str:
+    """Links to the pages that ``grue watch --export`` has written into run folders."""
+    if not episodes:
+        return ""
+    links = "".join(
+        f'<li><a href="{escape(quote(place))}">{escape(name)}</a></li>' for name, place in episodes
+    )
+    return f"<p class=grey>Played step by step, with the agent's thoughts.</p><ul>{links}</ul>"
 
 
 def _run(entry: Named) -> str:

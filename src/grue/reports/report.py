@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +29,10 @@ from grue.reports.results_page import (
     study_cells,
 )
 from grue.reports.summary import Named, named, table
+from grue.training.runs import run_folders
+
+EPISODE = "episode.html"
+"""A page that ``grue watch --export`` has written into a run folder."""
 
 CSV = ".csv"
 
@@ -74,7 +79,8 @@ def write_report(
             if figures is not None:
                 written.append(figures)
             if output is not None:
-                text = page(table(entries), judged, paper, more, entries)
+                found = episode_pages(paths, output)
+                text = page(table(entries), judged, paper, more, entries, found)
                 written.append(_write(output, text))
     return written
 
@@ -106,6 +112,16 @@ def _read_page(path: Path) -> str:
         raise UsageError(f"{path} cannot be read ({error}); --runs takes a page") from None
     between_markers(text, RUNS, "", str(path))
     return text
+
+
+def episode_pages(paths: Sequence[Path], output: Path) -> list[tuple[str, str]]:
+    """The exported episodes in run folders: the run's name, and the address from the report."""
+    folders = [folder for path in paths if path.is_dir() for folder in run_folders(path)]
+    return [
+        (folder.name, os.path.relpath(folder / EPISODE, output.parent))
+        for folder in folders
+        if (folder / EPISODE).is_file()
+    ]
 
 
 def more_figures(entries: Sequence[Named], folder: Path) -> list[Picture]:

@@ -180,8 +180,9 @@ def play_episodes(
     episodes: int = 1,
     epsilon: float = 0.0,
     seed: int = 0,
+    first: int = 0,
 ) -> Evaluation:
-    """Plays episodes ε-greedily, with the forced look as in training."""
+    """Plays episodes ε-greedily, with the forced look as in training, from number ``first`` on."""
     if not 1 <= episodes <= LARGEST:
         raise UsageError(f"episodes must be from 1 to {LARGEST}, not {episodes}")
     check_seed(seed)
@@ -195,8 +196,8 @@ def play_episodes(
     batches = []
     # A KeyboardInterrupt inside a JAX program may be lost, or crash Python.
     with Stop() as stop:
-        for first in range(0, episodes, size):
-            keys = number_keys(seed, first + jnp.arange(size))
+        for number in range(first, first + episodes, size):
+            keys = number_keys(seed, number + jnp.arange(size))
             batches.append(jax.device_get(play(state, parameters, jnp.float32(epsilon), keys)))
             env.check()
             stop.heed()

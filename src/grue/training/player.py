@@ -79,8 +79,8 @@ def check_seed(seed: int) -> None:
 
 
 @lru_cache(maxsize=16)
-def _compiled(env: Environment, agent: Agent) -> tuple[Callable[..., Any], ...]:
-    """begin, decide, step and perceive."""
+def programs(env: Environment, agent: Agent) -> tuple[Callable[..., Any], ...]:
+    """``begin``, ``decide``, ``env.step`` and ``agent.perceive``, compiled."""
     pure = partial(begin, env), partial(decide, env, agent), env.step, agent.perceive
     return tuple(map(jax.jit, pure))
 
@@ -100,7 +100,7 @@ class Player:
         """The state of the game."""
         self.decision: Decision | None = None
         """From the last ``act`` of this episode."""
-        self._begin, self._decide, self._step, self._perceive = _compiled(self.env, self._agent)
+        self._begin, self._decide, self._step, self._perceive = programs(self.env, self._agent)
         self._next, self._time, self._previous = 0, 0, -1
         self._key: PRNGKeyArray | None = None
 
@@ -171,8 +171,11 @@ class Player:
         return step._replace(text=self.env.decode(step.observation))
 
 
-def load_agent(run: Path | str | RunResult, seed: int = 0) -> Player:
-    """Loads the agent of a run: a run folder (its latest checkpoint) or a ``RunResult``."""
+def load_agent(run: Path | str | RunResult, seed: int = 0, step: int | None = None) -> Player:
+    """Loads the agent of a run: a run folder or a ``RunResult``.
+
+    ``step`` is that of a stored checkpoint of a run folder, by default the latest.
+    """
     if isinstance(run, RunResult):
         return Player(run.trained, run.config, seed)
-    return Player(load_state(run), read_config(Path(run))[0], seed)
+    return Player(load_state(run, step), read_config(Path(run))[0], seed)

@@ -4,6 +4,7 @@ NAME/config.json     all settings; "about" has the commit, versions and device
 NAME/metrics.jsonl   one row for every ``metrics_every`` steps
 NAME/events.*        the same for TensorBoard
 NAME/checkpoint/     the last two checkpoints
+NAME/kept/           what the agent had learned at some steps, for looking back; not for resuming
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from grue.agents.agent import Agent, AgentState, RunParameters
+from grue.agents.replay import EpisodicReplay
 from grue.engine.environment import Environment
 from grue.errors import (
     BrokenFileError,
@@ -41,7 +43,7 @@ from grue.training.events import Events
 from grue.training.metrics import MetricsRow
 from grue.training.programs import Built, build, noted_explorers, parameters_of
 
-CONFIG, METRICS, CHECKPOINT = "config.json", "metrics.jsonl", "checkpoint"
+CONFIG, METRICS, CHECKPOINT, KEPT = "config.json", "metrics.jsonl", "checkpoint", "kept"
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 """Exceptions from reading a file with unexpected content."""
 
@@ -124,23 +126,36 @@ def is_finished(folder: Path, steps: int) -> bool:
     return bool(rows) and rows[-1]["step"] >= steps
 
 
-def load_state(folder: Path | str) -> tuple[Environment, Agent, AgentState, RunParameters, int]:
-    """Environment, agent, its state and the run's parameters from the latest checkpoint."""
+def stored_steps(folder: Path) -> list[int]:
+    """The steps whose agent can be loaded, oldest first: checkpoints and what was kept."""
+    places = (folder / CHECKPOINT, folder / KEPT)
+    return sorted({step for place in places for step in checkpoint.saved_steps(place)})
+
+
+def load_state(
+    folder: Path | str, step: int | None = None
+) -> tuple[Environment, Agent, AgentState, RunParameters, int]:
+    """Environment, agent, its state and the run's parameters at a step, by default the latest."""
     folder = Path(folder)
     config, _ = read_config(folder)
-    steps = checkpoint.saved_steps(folder / CHECKPOINT)
+    steps = stored_steps(folder)
     if not steps:
         raise NoCheckpointError(f"{folder} has no checkpoint yet; train it first")
-    path = checkpoint.path_of(folder / CHECKPOINT, steps[-1])
+    at = steps[-1] if step is None else step
+    if at not in steps:
+        listed = ", ".join(map(str, steps))
+        raise UsageError(f"{folder} has no checkpoint of step {at}; there are {listed}")
+    path = checkpoint.path_of(folder / CHECKPOINT, at)
+    path = path if path.exists() else checkpoint.path_of(folder / KEPT, at)
     notes = checkpoint.read_header(path)
     explorers = noted_explorers(notes)
     built = build(config, notes["heads"], False, explorers)
     parameters = parameters_of(config, explorers)
-    template = saved_form(built, config, steps[-1], jnp.int32(0), parameters)
+    template = saved_form(built, config, at, jnp.int32(0), parameters)
     run = jax.tree.map(jnp.array, checkpoint.load(path, template))
     run = checkpoint.with_keys(run, template)
     # Not the stored parameters: a custom gate's number depends on what else is registered.
-    return built.env, built.agent, run.agent, parameters, steps[-1]
+    return built.env, built.agent, run.agent, parameters, at
 
 
 def saved_form(
@@ -293,8 +308,9 @@ class RunFolder:
         checkpoint.remove_partial(self.path)
         checkpoint.remove_partial(self.checkpoints)
         # Checkpoints first: without its rows a checkpoint cannot be resumed.
-        saved = checkpoint.saved_steps(self.checkpoints)
-        checkpoint.remove(self.checkpoints, [at for at in saved if at > self.step])
+        for place in (self.checkpoints, self.path / KEPT):
+            saved = checkpoint.saved_steps(place)
+            checkpoint.remove(place, [at for at in saved if at > self.step])
         lines = b"".join(map(_line, self.rows))
         write_atomically(self.path / METRICS, lambda file: file.write(lines))
         self._metrics = (self.path / METRICS).open("ab")
@@ -325,6 +341,11 @@ class RunFolder:
             self._events.flush()
         checkpoint.save(self.checkpoints, step, tree, notes)
 
+    def keep(self, step: int, tree: Any, notes: Mapping[str, Any]) -> None:
+        """Keeps what the agent has learned. Its replay memory, which is large, is left empty."""
+        (self.path / KEPT).mkdir(exist_ok=True)
+        checkpoint.save(self.path / KEPT, step, without_replay(tree), notes)
+
     def prune(self) -> None:
         """Removes all checkpoints but the last ones."""
         saved = checkpoint.saved_steps(self.checkpoints)
@@ -337,6 +358,18 @@ class RunFolder:
         if self._events is not None:
             self._events.close()
         os.close(self._lock)
+
+
+def without_replay(tree: Any) -> Any:
+    """The tree with replay memories of zeros, which take no room in a file."""
+
+    def is_replay(node: Any) -> bool:
+        return isinstance(node, EpisodicReplay)
+
+    def emptied(node: Any) -> Any:
+        return jax.tree.map(np.zeros_like, node) if is_replay(node) else node
+
+    return jax.tree.map(emptied, tree, is_leaf=is_replay)
 
 
 def _line(row: MetricsRow) -> bytes:

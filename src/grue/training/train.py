@@ -51,18 +51,26 @@ def train_all(
     progress: Progress | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     one_program: bool = False,
+    keep_every: int = 0,
 ) -> Result:
     """Trains several configs.
 
     ``together``: runs that can share a program are trained in one batch. Default: on an
     accelerator only. ``one_program``: runs trained one by one share a compiled program too, of
     the size of the largest. Checkpoints are written every ``checkpoint_seconds``, on SIGINT and
-    SIGTERM, and at the end.
+    SIGTERM, and at the end. ``keep_every``: what the agent has learned is also kept after every
+    so many steps, to be looked at later.
     """
     if resume and out is None:
         raise UsageError("only runs that were written can be resumed: give out, their folder")
     if not checkpoint_seconds >= 0:
         raise UsageError(f"checkpoint_seconds must be at least 0, not {checkpoint_seconds}")
+    for config in configs:
+        if keep_every < 0 or keep_every % config.metrics_every:
+            raise UsageError(
+                f"keep_every must be a multiple of metrics_every, which is "
+                f"{config.metrics_every}, not {keep_every}"
+            )
     if together is None:
         together = jax.default_backend() != "cpu"
     progress = _Silent() if progress is None else progress
@@ -75,7 +83,9 @@ def train_all(
             progress.say(line)
         stop = opened.enter_context(Stop(out is not None))
         groups = plan(members, together, one_program)
-        trainers = [Trainer(group, stop, progress, checkpoint_seconds) for group in groups]
+        trainers = [
+            Trainer(group, stop, progress, checkpoint_seconds, keep_every) for group in groups
+        ]
         # All is checked before anything is written. The first reads its runs as it begins.
         for group in groups:
             memory.check_fits(

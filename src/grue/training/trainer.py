@@ -83,9 +83,15 @@ class Trainer:
     """Trains a group of runs from its step to the end."""
 
     def __init__(
-        self, group: Group, stop: Stop, progress: Progress, checkpoint_seconds: float
+        self,
+        group: Group,
+        stop: Stop,
+        progress: Progress,
+        checkpoint_seconds: float,
+        keep_every: int = 0,
     ) -> None:
         self.group = group
+        self.keep_every = keep_every
         self.members = group.members
         self.config = group.members[0].config
         self.many = len(group.members) > 1
@@ -145,6 +151,8 @@ class Trainer:
                     self._save(step, run, sums)
                     raise Interrupted(step, config.steps)
             self._add_rows(step, jax.device_get(sums))
+            if self.keep_every and step % self.keep_every == 0:
+                self._save(step, run, keep=True)
             sums, over, begun = None, step == config.steps, time.monotonic()
             if over or self.stop.asked or begun - saved_at >= pause:
                 self._save(step, run)
@@ -213,10 +221,11 @@ class Trainer:
                     self.folders[number].write(row)
         self.progress.update(step, [rows[-1] for rows in self.rows])
 
-    def _save(self, step: int, run: Run, sums: Sums | None = None) -> None:
+    def _save(self, step: int, run: Run, sums: Sums | None = None, keep: bool = False) -> None:
         """Writes a checkpoint of every run. Old ones are deleted only after that.
 
-        ``sums`` are those of a row that has begun.
+        ``sums`` are those of a row that has begun. With ``keep``, writes what is kept for looking
+        back instead.
         """
         if not self.folders:
             return
@@ -229,7 +238,7 @@ class Trainer:
         }
         for number, folder in enumerate(self.folders):
             with _told(folder.path):
-                folder.save(step, self._of_run(number, tree), notes)
+                (folder.keep if keep else folder.save)(step, self._of_run(number, tree), notes)
         for folder in self.folders:
             folder.prune()
 
