@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_runs import same
+from small_runs import same_results
 
 from grue import TrainConfig
 from grue.cli import entry
@@ -160,7 +160,7 @@ def test_a_killed_process_goes_on_from_its_checkpoint(alone: Path, tmp_path: Pat
     assert "ended by signal 9, perhaps for want of memory; goes on from" in " ".join(notes.said)
     assert outcome.failures == []
     for seed in (0, 1):
-        same(tmp_path / run_name(config(seed)), alone / run_name(config(seed)))
+        same_results(tmp_path / run_name(config(seed)), alone / run_name(config(seed)))
     assert {measured["runs"] for measured in outcome.measured} == {1}
 
 

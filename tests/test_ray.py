@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from small_runs import same
+from small_runs import same_results
 
 from grue.cli import entry
 from grue.errors import GrueError, UsageError
@@ -94,7 +94,7 @@ def test_a_sweep_on_three_nodes_equals_one_machine(
     runs = sorted(path.name for path in (alone / "sweep").iterdir())
     assert len(runs) == 12
     for name in runs:
-        same(tmp_path / name, alone / "sweep" / name)
+        same_results(tmp_path / name, alone / "sweep" / name)
         assert told.out.count(str(tmp_path / name)) == 1
         assert told.err.count(f"{name}: 2000 steps") == 1
     values = read_status(tmp_path)
@@ -191,7 +191,7 @@ def test_the_study_goes_on_without_its_driver_and_is_joined_again(faults: Faults
 
 def test_a_killed_worker_and_a_lost_node_lose_nothing(faults: Faults, alone: Path) -> None:
     for name in NAMES:
-        same(faults.out / name, alone / "long" / name)
+        same_results(faults.out / name, alone / "long" / name)
 
 
 def test_nothing_is_run_twice(faults: Faults) -> None:
