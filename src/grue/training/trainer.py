@@ -95,6 +95,12 @@ class Trainer:
         self.folders: list[RunFolder] = []
         self.rows: list[list[MetricsRow]] = [[] for _ in self.members]
 
+    def check_rows(self) -> None:
+        """Reads the rows of metrics; changes nothing."""
+        with ExitStack() as stack:
+            if self.group.step < self.config.steps:
+                self._read_folders(stack)
+
     def check(self) -> None:
         """Reads all that the runs start from; changes nothing."""
         with ExitStack() as stack:
