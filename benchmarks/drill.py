@@ -275,7 +275,7 @@ def drill_writers(folder: Path) -> dict[str, Any]:
     command = ["train", "saladworld-1", *TRAININGS["tabular"], *COMMON, "--resume", "--out"]
     words = [sys.executable, "-m", "grue.cli", *command, str(folder / "both")]
     pipes: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
-    both = [subprocess.Popen(words, **pipes) for _ in range(2)]
+    both: list[Any] = [subprocess.Popen(words, **pipes) for _ in range(2)]
     errors = [process.communicate()[1].decode().splitlines()[-1:] for process in both]
     codes = [process.returncode for process in both]
     straight = call([*command, str(folder / "alone")])
@@ -383,7 +383,7 @@ def drill(kills: int, files: int, minutes: float, seed: int, steps: int) -> dict
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--files", type=int, default=1000)
     parser.add_argument("--minutes", type=float, default=60.0)

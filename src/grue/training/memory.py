@@ -75,11 +75,11 @@ def _smaller(config: TrainConfig) -> Mapping[str, TrainConfig]:
     for part in (config, *(getattr(config, name) for name in PARTS)):
         for field in fields(part):
             value = getattr(part, field.name)
-            known = isinstance(value, int) and isinstance(field.default, int)
-            if known and value > field.default:
+            usual: Any = field.default
+            if isinstance(value, int) and isinstance(usual, int) and value > usual:
                 # Where it does not go with the other settings.
                 with suppress(UsageError):
-                    found[field.name] = replace(config, **{field.name: field.default})
+                    found[field.name] = replace(config, **{field.name: usual})
     return found
 
 
