@@ -27,7 +27,7 @@ PIECE = 50_000
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--steps", type=int, default=1_000_000)
     parser.add_argument("--pieces", type=int, help="end after so many; by default all")
     parser.add_argument("--jobs", type=int, default=len(free_cores()))

@@ -8,6 +8,7 @@ import random
 import shutil
 import signal
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +21,7 @@ from grue.cli import entry
 from grue.experiments.records import records_in
 from grue.games.compiled_tables import HEADER, TABLES, check
 from grue.games.gamefile import compiled_path, load_compiled
-from grue.training import memory, pieces
+from grue.training import memory, pieces, runs
 from grue.training.runs import read_rows, run_folders
 
 NAME = "saladworld-1-tabular-none-seed0"
@@ -344,3 +345,16 @@ def test_messages(tmp_path: Path, capsys) -> None:
     for command in ("compile", "verify", "map"):
         assert entry.main([command, "--help"]) == 0
         assert "zork1" not in capsys.readouterr().out
+
+
+def test_another_process_makes_the_folder_first(trained: Path, tmp_path: Path, monkeypatch) -> None:
+    """Its folder is left alone."""
+    create = runs.create
+
+    def late(folder: Path, *given: Any) -> None:
+        shutil.copytree(trained / NAME, folder)
+        create(folder, *given)
+
+    monkeypatch.setattr(runs, "create", late)
+    assert entry.main([*TRAIN, "--steps", "500", "--out", str(tmp_path)]) == 2
+    assert contents(tmp_path) == contents(trained)

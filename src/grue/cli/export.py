@@ -69,7 +69,7 @@ def _csv(names: list[str], rows: list[dict[str, Any]]) -> bytes:
 
 def _parquet(names: list[str], rows: list[dict[str, Any]]) -> bytes:
     try:
-        import pandas
+        import pandas  # pyright: ignore[reportMissingImports]
         import pyarrow  # noqa: F401  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise GrueError(

@@ -162,7 +162,7 @@ def saved_form(
     built: Built, config: TrainConfig, step: int, seeds: Any, parameters: RunParameters
 ) -> Run | PartOfRow:
     """The shapes of the checkpoint of a step: within a row it has the row's sums too."""
-    run = jax.eval_shape(built.program.init, seeds, parameters)
+    run: Run = jax.eval_shape(built.program.init, seeds, parameters)
     if step % config.metrics_every == 0:
         return run
     return PartOfRow(**run._asdict(), sums=jax.eval_shape(built.program.no_sums, run))

@@ -86,7 +86,10 @@ def train_all(
         trainers = [
             Trainer(group, stop, progress, checkpoint_seconds, keep_every) for group in groups
         ]
-        # All is checked before anything is written. The first reads its runs as it begins.
+        # All is checked before anything is written, what takes longest last. The first group reads
+        # its checkpoints as it begins.
+        for trainer in trainers:
+            trainer.check_rows()
         for group in groups:
             memory.check_fits(
                 group.members[0].config, group.heads, len(group.members), group.explorers

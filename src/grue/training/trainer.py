@@ -99,7 +99,15 @@ class Trainer:
         self.progress = progress
         self.checkpoint_seconds = checkpoint_seconds
         self.folders: list[RunFolder] = []
+        self.created: set[str] = set()
+        """Runs whose folders are of this process."""
         self.rows: list[list[MetricsRow]] = [[] for _ in self.members]
+
+    def check_rows(self) -> None:
+        """Reads the rows of metrics; changes nothing."""
+        with ExitStack() as stack:
+            if self.group.step < self.config.steps:
+                self._read_folders(stack)
 
     def check(self) -> None:
         """Reads all that the runs start from; changes nothing."""
@@ -266,6 +274,7 @@ class Trainer:
                 about = {**ours, **about_game(member.config)}
                 if folder is None:
                     runs.create(member.folder, member.config, about)
+                    self.created.add(member.name)
                     folder = RunFolder(member.folder, step)
                     stack.callback(folder.close)
                 elif step == 0:
@@ -281,7 +290,7 @@ class Trainer:
     def _remove_blank(self) -> None:
         """Deletes new folders that have no row yet, so that the command can be repeated."""
         for member, rows in zip(self.members, self.rows, strict=True):
-            if member.folder is not None and member.is_new and not rows:
+            if member.folder is not None and member.name in self.created and not rows:
                 shutil.rmtree(member.folder, ignore_errors=True)
 
     def _finished(self) -> dict[str, RunResult]:
