@@ -33,6 +33,23 @@ SettingTexts = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 CheckpointSeconds = Annotated[float, typer.Option(min=0, help="Time between two checkpoints.")]
+Together = Annotated[
+    bool | None,
+    typer.Option(
+        "--together/--one-by-one",
+        help="Train runs side by side in one program; by default on an accelerator only.",
+        show_default=False,
+    ),
+]
+KeepEvery = Annotated[
+    int,
+    typer.Option(
+        min=0, metavar="STEPS", help="Also keep what is learned every so many steps; 0: no."
+    ),
+]
+Watch = Annotated[
+    bool, typer.Option("--watch", help="Show the runs in a browser; prints the address.")
+]
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,8 +17,11 @@ from grue.cli.options import (
     CheckpointSeconds,
     CommandsPath,
     GameName,
+    KeepEvery,
     SettingTexts,
     StoryPath,
+    Together,
+    Watch,
     print_table,
 )
 from grue.cli.watch import watched
@@ -68,24 +70,10 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the runs that are there.")
     ] = False,
-    together: Annotated[
-        bool | None,
-        typer.Option(
-            "--together/--one-by-one",
-            help="Train runs side by side in one program; by default on an accelerator only.",
-            show_default=False,
-        ),
-    ] = None,
+    together: Together = None,
     checkpoint_seconds: CheckpointSeconds = 60.0,
-    keep_every: Annotated[
-        int,
-        typer.Option(
-            min=0, metavar="STEPS", help="Also keep what is learned every so many steps; 0: no."
-        ),
-    ] = 0,
-    watch: Annotated[
-        bool, typer.Option("--watch", help="Show the runs in a browser; prints the address.")
-    ] = False,
+    keep_every: KeepEvery = 0,
+    watch: Watch = False,
 ) -> None:
     """Train agents on a game, with a run folder for every agent, gate and seed."""
     options = {
@@ -100,7 +88,7 @@ def train(
         "commands": None if commands is None else str(commands),
     }
     configs = conditions(game, preset, values or (), options)
-    with watched(configs, out) if watch else nullcontext():
+    with watched(configs, out, watch):
         rows = _trained(configs, out, resume, together, checkpoint_seconds, keep_every)
     print_table(COLUMNS, rows)
 
