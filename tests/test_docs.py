@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import study_table
 import typer
 
 import grue
@@ -399,11 +398,3 @@ def test_a_run_in_a_batch_is_the_run_alone_on_a_gpu() -> None:
     assert max(apart[0]) < 1 / 6
     assert max(apart[1]) < 1 / 5
     assert "by up to a sixth (float32: a fifth)" in text
-
-
-def test_the_table_of_all_runs_is_current() -> None:
-    """Made anew by python benchmarks/study_table.py."""
-    records = read_records([ROOT / folder for folder in study_table.RECORDS])
-    table = study_table.table(records)
-    assert table in (ROOT / "docs" / "reproduce.md").read_text()
-    assert table.count("\n|") - 2 == 92  # Twelve conditions on seven levels, eight on Zork I.

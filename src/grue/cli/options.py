@@ -76,6 +76,15 @@ GpusPerGroup = Annotated[
         min=0, max=1, help="GPUs of a group of runs, as in 0.5; by default 1 if there are any."
     ),
 ]
+KeepEvery = Annotated[
+    int,
+    typer.Option(
+        min=0, metavar="STEPS", help="Also keep what is learned every so many steps; 0: no."
+    ),
+]
+Watch = Annotated[
+    bool, typer.Option("--watch", help="Show the runs in a browser; prints the address.")
+]
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

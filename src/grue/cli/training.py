@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,10 +20,12 @@ from grue.cli.options import (
     CoresPerGroup,
     GameOrConfig,
     GpusPerGroup,
+    KeepEvery,
     RayAddress,
     SettingTexts,
     StoryPath,
     Together,
+    Watch,
     print_table,
 )
 from grue.cli.watch import watched
@@ -81,15 +82,8 @@ def train_command(
     cores_per_group: CoresPerGroup = None,
     gpus_per_group: GpusPerGroup = None,
     checkpoint_seconds: CheckpointSeconds = 60.0,
-    keep_every: Annotated[
-        int,
-        typer.Option(
-            min=0, metavar="STEPS", help="Also keep what is learned every so many steps; 0: no."
-        ),
-    ] = 0,
-    watch: Annotated[
-        bool, typer.Option("--watch", help="Show the runs in a browser; prints the address.")
-    ] = False,
+    keep_every: KeepEvery = 0,
+    watch: Watch = False,
 ) -> None:
     """Train agents on a game, with a run folder for every agent, gate and seed."""
     options = {
@@ -108,7 +102,7 @@ def train_command(
     if ray is not None and keep_every:
         raise UsageError("--keep-every is for training on this machine; leave it or --ray out")
     configs = conditions(game, preset, values or (), options, read_settings(config))
-    with watched(configs, out) if watch else nullcontext():
+    with watched(configs, out, watch):
         if ray is None:
             rows = _trained(configs, out, resume, together, checkpoint_seconds, keep_every)
         else:

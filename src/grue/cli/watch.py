@@ -68,8 +68,11 @@ def watch(
 
 
 @contextmanager
-def watched(configs: Sequence[TrainConfig], out: Path) -> Iterator[None]:
-    """Serves the runs of a training while it goes on."""
+def watched(configs: Sequence[TrainConfig], out: Path, wanted: bool) -> Iterator[None]:
+    """Serves the runs of a training while it goes on, if that is wanted."""
+    if not wanted:
+        yield
+        return
     _check_installed()
     from grue.training.runs import run_name
     from grue.watch.serve import beside

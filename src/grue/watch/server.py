@@ -72,6 +72,31 @@ def cookie(request: Request) -> str:
     return f"grue-{request.url.port or 80}"
 
 
+def _guarded(guard: Guard, answer: Callable[[Request], Awaitable[Response]]) -> Any:
+    """An endpoint that checks the request first, and tells errors as JSON."""
+
+    async def endpoint(request: Request) -> Response:
+        try:
+            guard.check(request)
+            response = await answer(request)
+        except RefusedError as error:
+            response = _error(error.status, str(error))
+        except GoneError as error:
+            response = _error(410, str(error))
+        except GrueError as error:
+            response = _error(400, str(error))
+        except OSError as error:
+            response = _error(500, f"{error.filename or 'a file'}: {error.strerror}")
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            response = _error(500, "there is not enough memory for this")
+        response.headers.update(HEADERS)
+        return response
+
+    return endpoint
+
+
 def make_app(room: Room, token: str | None = None) -> Starlette:
     guard = Guard(token)
     # One thread plays, in the order asked. Another reads files, while that one is busy.
@@ -81,28 +106,6 @@ def make_app(room: Room, token: str | None = None) -> Starlette:
     async def answered(function: Callable[..., Any], asked: Mapping[str, Any]) -> Any:
         worker = reader if function in (room.about, room.curves) else player
         return await asyncio.get_running_loop().run_in_executor(worker, function, asked)
-
-    def guarded(answer: Callable[[Request], Awaitable[Response]]) -> Any:
-        async def endpoint(request: Request) -> Response:
-            try:
-                guard.check(request)
-                response = await answer(request)
-            except RefusedError as error:
-                response = _error(error.status, str(error))
-            except GoneError as error:
-                response = _error(410, str(error))
-            except GrueError as error:
-                response = _error(400, str(error))
-            except OSError as error:
-                response = _error(500, f"{error.filename or 'a file'}: {error.strerror}")
-            except Exception as error:
-                if not is_out_of_memory(error):
-                    raise
-                response = _error(500, "there is not enough memory for this")
-            response.headers.update(HEADERS)
-            return response
-
-        return endpoint
 
     async def index(request: Request) -> Response:
         if guard.token is not None and "token" in request.query_params:
@@ -135,10 +138,10 @@ def make_app(room: Room, token: str | None = None) -> Starlette:
 
     return Starlette(
         routes=[
-            Route("/", guarded(index)),
-            Route("/static/{name}", guarded(static)),
-            Route("/api/{question}", guarded(ask), methods=["POST"]),
-            Route("/{rest:path}", guarded(missing)),
+            Route("/", _guarded(guard, index)),
+            Route("/static/{name}", _guarded(guard, static)),
+            Route("/api/{question}", _guarded(guard, ask), methods=["POST"]),
+            Route("/{rest:path}", _guarded(guard, missing)),
         ]
     )
 
