@@ -17,7 +17,6 @@ import argparse
 import json
 import os
 import random
-import resource
 import shutil
 import signal
 import subprocess
@@ -58,29 +57,30 @@ class Ended(NamedTuple):
 
 
 def call(arguments: Sequence[str], timeout: float = 600.0) -> Ended:
-    """A real process of grue, and the most memory that it had."""
-    begun = _spent()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "grue.cli", *arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-    )
-    try:
-        error = process.communicate(timeout=timeout)[1]
-    except subprocess.TimeoutExpired:
-        process.kill()
-        error = process.communicate()[1] + b"\nhangs\n"
-    # Of the largest child so far: enough to see that none was larger.
-    most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
-    lines = error.decode(errors="replace").splitlines()
-    return Ended(process.returncode, lines, _spent() - begun, most)
+    """A real process of grue, its processor time, and the most memory that it had.
 
-
-def _spent() -> float:
-    """Processor time of all processes that have ended: a busy machine does not lengthen it."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+    Processor time, because a busy machine does not lengthen it.
+    """
+    with tempfile.TemporaryFile() as told:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "grue.cli", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=told,
+        )
+        until, hangs = time.monotonic() + timeout, False
+        while not (ended := os.wait4(process.pid, os.WNOHANG))[0]:
+            if time.monotonic() > until and not hangs:
+                process.kill()
+                hangs = True
+            time.sleep(0.01)
+        told.seek(0)
+        lines = told.read().decode(errors="replace").splitlines() + ["hangs"] * hangs
+    _, status, used = ended
+    # The process has been waited for already.
+    process.returncode = os.waitstatus_to_exitcode(status)
+    spent = used.ru_utime + used.ru_stime
+    return Ended(process.returncode, lines, spent, used.ru_maxrss * 1024)
 
 
 # Kills

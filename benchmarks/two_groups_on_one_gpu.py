@@ -23,10 +23,10 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from env import commit
 
-from grue.experiments.conductor import Conductor, Executor, Outcome, Progress
+from grue.experiments.conductor import Conductor, Executor, StudyOutcome, TaskProgress
 from grue.experiments.devices import GPU_SHARE, first_gpu, gpus
 from grue.experiments.local_processes import LocalProcesses
-from grue.experiments.tasks import Run, Task
+from grue.experiments.tasks import PlannedRun, Task
 from grue.training.config import TrainConfig
 from grue.training.runs import read_run, run_name
 
@@ -38,7 +38,7 @@ def tasks() -> list[Task]:
     found = []
     for number in range(2):
         configs = [TrainConfig(seeds=(2 * number + i,), **SETTINGS) for i in range(2)]
-        runs = tuple(Run(run_name(config), config.to_json()) for config in configs)
+        runs = tuple(PlannedRun(run_name(config), config.to_json()) for config in configs)
         found.append(Task(number, f"group {number}", runs, together=True))
     return found
 
@@ -54,7 +54,7 @@ class Watching:
     def say(self, line: str) -> None:
         print(line, flush=True)
 
-    def show(self, tasks: Sequence[Progress], outcome: Outcome) -> None:
+    def show(self, tasks: Sequence[TaskProgress], outcome: StudyOutcome) -> None:
         training = sum(one.state == "running" and one.step > 0 for one in tasks)
         self.at_once = max(self.at_once, training)
         if training == 2 and time.monotonic() - self._asked > 2:

@@ -91,6 +91,7 @@ def played() -> Played:
             # Learning from an empty memory means nothing, and saves another program here.
             number = jnp.int32((len(known) - 1) * STEPS)
             following, counted = program.advance(_running(known[-1]), number, True, STEPS)
+            following = program.copy_to_target(following)
             known.append(_plain(following))
             sums.append(jax.tree.map(lambda part: np.asarray(part)[0], counted))
         return jax.tree.map(lambda part: jnp.asarray(part[0]), known[rows])

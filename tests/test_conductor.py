@@ -18,14 +18,20 @@ from grue import TrainConfig
 from grue.cli import entry
 from grue.errors import GrueError
 from grue.experiments import devices
-from grue.experiments.conductor import MOST_LOSSES, Conductor, Outcome, Progress, told_failures
+from grue.experiments.conductor import (
+    MOST_LOSSES,
+    Conductor,
+    StudyOutcome,
+    TaskProgress,
+    told_failures,
+)
 from grue.experiments.devices import Cores, environment, free_cores
 from grue.experiments.local_processes import LocalProcesses
-from grue.experiments.tasks import Event, Run, Task
+from grue.experiments.tasks import Event, PlannedRun, Task
 from grue.training.runs import run_name
 from grue.training.train import train
 
-STEPS = 40_000
+STEPS = 200_000
 
 
 def config(seed: int, **values: Any) -> TrainConfig:
@@ -42,7 +48,7 @@ def config(seed: int, **values: Any) -> TrainConfig:
 
 
 def task(number: int, *configs: TrainConfig, together: bool = False) -> Task:
-    runs = tuple(Run(run_name(one), one.to_json()) for one in configs)
+    runs = tuple(PlannedRun(run_name(one), one.to_json()) for one in configs)
     return Task(number, f"task {number}", runs, together)
 
 
@@ -55,7 +61,7 @@ class Notes:
     def say(self, line: str) -> None:
         self.said.append(line)
 
-    def show(self, tasks: Sequence[Progress], outcome: Outcome) -> None:
+    def show(self, tasks: Sequence[TaskProgress], outcome: StudyOutcome) -> None:
         self.tasks = tasks
 
 
@@ -89,10 +95,12 @@ class Scripted:
 
 
 def named(*names: str, together: bool = True) -> Task:
-    return Task(0, "a group", tuple(Run(name, {"steps": 10}) for name in names), together)
+    return Task(0, "a group", tuple(PlannedRun(name, {"steps": 10}) for name in names), together)
 
 
-def conducted(one: Task, endings: dict[str, list[tuple[str, dict]]]) -> tuple[Scripted, Outcome]:
+def conducted(
+    one: Task, endings: dict[str, list[tuple[str, dict]]]
+) -> tuple[Scripted, StudyOutcome]:
     executor = Scripted({frozenset(names): list(some) for names, some in endings.items()})
     return executor, Conductor([one], executor, Notes()).run()
 
@@ -148,8 +156,8 @@ def test_a_killed_process_goes_on_from_its_checkpoint(alone: Path, tmp_path: Pat
     killed: list[int] = []
 
     class Killing(Notes):
-        def show(self, tasks: Sequence[Progress], outcome: Outcome) -> None:
-            if not killed and tasks[0].step >= 2_000:
+        def show(self, tasks: Sequence[TaskProgress], outcome: StudyOutcome) -> None:
+            if not killed and 0 in executor._running and tasks[0].step >= 2_000:
                 worker, _, _ = executor._running[0]
                 killed.append(worker.process.pid)
                 os.kill(worker.process.pid, signal.SIGKILL)
@@ -285,7 +293,7 @@ def test_a_folder_without_a_study(tmp_path: Path, capsys: pytest.CaptureFixture[
 def test_failures_are_told(tmp_path: Path) -> None:
     options = {"kind": "train", "out": str(tmp_path), "checkpoint_seconds": 600.0}
     wrong = config(0).to_json() | {"game": str(tmp_path / "gone.z8")}
-    lost = Task(0, "one", (Run("gone", wrong),), False)
+    lost = Task(0, "one", (PlannedRun("gone", wrong),), False)
     outcome = Conductor([lost], LocalProcesses(1, options), Notes()).run()
     (failure,) = outcome.failures
     assert "gone.z8" in failure.why

@@ -250,7 +250,7 @@ def test_episodes_end_with_the_game(trained: Trained) -> None:
 @pytest.mark.parametrize(
     ("values", "says"),
     [
-        ({"episodes": 0}, "episodes must be at least 1, not 0"),
+        ({"episodes": 0}, "episodes must be from 1 to 2147483647, not 0"),
         ({"epsilon": 1.5}, "epsilon lies from 0 to 1, not 1.5"),
         ({"seed": -1}, "seed lies from 0 to 2147483647, not -1"),
     ],
@@ -288,7 +288,7 @@ def test_a_transcript_has_all_of_every_step(trained: Trained) -> None:
         number = "1 candidate" if step.candidates == 1 else f"{step.candidates} candidates"
         start = "  forced · " if step.forced else "  "
         top = ", ".join(f"{t.command} Q {t.value:.2f}" for t in step.top)
-        assert thoughts == f"{start}head {step.head} · {number} · {top}"  # No ξ̂: never trained.
+        assert thoughts == f"{start}head {step.head + 1} · {number} · {top}"  # No ξ̂: never trained.
         assert len(block) == (5 if step.subtasks else 4)
         if step.subtasks:
             gain = f"  +{step.reward}, score {step.score}/15. {step.subtasks[0]}"
@@ -551,7 +551,7 @@ def test_wrong_use_is_refused(folder: Path, tmp_path: Path) -> None:
         grue.load_agent(folder, seed=-1)
     with pytest.raises(grue.UsageError, match="is no run folder: it has no config"):
         grue.load_agent(tmp_path)
-    with pytest.raises(grue.UsageError, match="episodes must be at least 1, not 0"):
+    with pytest.raises(grue.UsageError, match="episodes must be from 1 to 2147483647, not 0"):
         grue.evaluate(folder, episodes=0)
 
 

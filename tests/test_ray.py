@@ -25,7 +25,7 @@ from grue.experiments.status import read_status
 ray = pytest.importorskip("ray", reason="the extra ray is not installed")
 
 SETTINGS = {"episode_steps": 45, "table_rows": 4096, "metrics_every": 500, "average_over": 2000}
-LONG = 300_000
+LONG = 1_200_000
 NAMES = [f"saladworld-1-tabular-none-seed{seed}" for seed in range(3)]
 
 

@@ -207,6 +207,7 @@ def store(folder: Path, of: Curves) -> None:
     lines = []
     for i in range(len(of.metrics["step"])):
         values = {name: of.metrics[name][i].tolist() for name in COLUMNS}
+        values["seed"] = of.config.seeds[0]
         plain = {k: None if v != v else v for k, v in values.items()}
         lines.append(json.dumps(plain) + "\n")
     (folder / "metrics.jsonl").write_text("".join(lines))

@@ -38,7 +38,7 @@ def test_shipped_games_are_read_once() -> None:
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("saladworld-8", "did you mean saladworld-7?"),
+        ("saladworld-8", "the games are saladworld-1 to saladworld-7, zork1"),
         ("saladword-3", "did you mean saladworld-3?"),
         ("SaladWorld", "the games are saladworld-1 to saladworld-7, zork1, or the path of a story"),
         ("zork", "did you mean zork1?"),

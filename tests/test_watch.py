@@ -23,11 +23,11 @@ from grue.training.train import train_all
 from grue.watch import session as sessions
 from grue.watch.episodes import play_many
 from grue.watch.page import served_page, static_files, stored_page
-from grue.watch.room import Room
+from grue.watch.room import WatchRoom
 from grue.watch.serve import listen, token_for
 from grue.watch.server import make_app
-from grue.watch.session import Chance, Session
-from grue.watch.stage import Stage
+from grue.watch.session import Session, SessionSeed
+from grue.watch.stage import StageView
 from grue.watch.subjects import GameSubject, RunSubject, find_subjects
 
 LONGEST_SCRIPT = 420
@@ -52,7 +52,7 @@ def run(runs: Path) -> RunSubject:
 @pytest.fixture
 def client(run: RunSubject) -> Iterator[TestClient]:
     game = GameSubject(1, grue.load("saladworld-1"))
-    with TestClient(make_app(Room([run, game])), base_url="http://localhost") as made:
+    with TestClient(make_app(WatchRoom([run, game])), base_url="http://localhost") as made:
         yield made
 
 
@@ -68,7 +68,7 @@ def ask(client: TestClient, question: str, status: int = 200, **asked: Any) -> A
 def test_an_agent_plays_as_grue_eval_does(run: RunSubject) -> None:
     for epsilon in (0.0, 0.5):
         player = grue.load_agent(run.folder)
-        session, mind = Session(run.stage, Chance(0, 3, epsilon)), run.mind()
+        session, mind = Session(run.stage, SessionSeed(0, 3, epsilon)), run.mind()
         step, moment = player.reset(3), session.moments[0]
         for _ in range(12):
             action = player.act(step, epsilon)
@@ -81,7 +81,7 @@ def test_an_agent_plays_as_grue_eval_does(run: RunSubject) -> None:
 
 
 def test_a_branch_begins_where_another_command_is_given(run: RunSubject) -> None:
-    session = Session(run.stage, Chance())
+    session = Session(run.stage, SessionSeed())
     for command in WON:
         session.play(len(session.moments) - 1, command)
     assert session.moments[-1].over == "won"
@@ -98,9 +98,9 @@ def test_a_branch_begins_where_another_command_is_given(run: RunSubject) -> None
 def test_states_that_are_forgotten_are_played_again(
     run: RunSubject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = Session(run.stage, Chance())
+    whole = Session(run.stage, SessionSeed())
     monkeypatch.setattr(sessions, "KEPT_STATES", 3)
-    small = Session(run.stage, Chance())
+    small = Session(run.stage, SessionSeed())
     for number, command in enumerate(WON):
         whole.play(number, command)
         small.play(number, command)
@@ -111,7 +111,10 @@ def test_states_that_are_forgotten_are_played_again(
 def test_the_map_follows_the_real_game(hosted: Any) -> None:
     """Facts that follow from rules are those that the real game reports."""
     game, real = grue.load("saladworld-7"), hosted(7)
-    session, state = Session(Stage(grue.make("saladworld-7"), game), Chance()), real.reset()[0]
+    session, state = (
+        Session(StageView(grue.make("saladworld-7"), game), SessionSeed()),
+        real.reset()[0],
+    )
     assert isinstance(real, HostedEnv)
     for number, command in enumerate(game.walkthrough):
         state, _ = real.step(state, command)
@@ -234,7 +237,7 @@ def test_another_host_needs_the_token(run: RunSubject) -> None:
     assert token_for("localhost") is None
     token = token_for("0.0.0.0")
     assert token is not None
-    app = make_app(Room([run]), token)
+    app = make_app(WatchRoom([run]), token)
     with TestClient(app, base_url="http://box:8484", follow_redirects=True) as client:
         for place in ("/", "/static/main.js", "/?token=wrong", "/?token="):
             refused = client.get(place)
@@ -295,7 +298,7 @@ def test_damaged_runs_are_told_and_the_others_shown(run: RunSubject, tmp_path: P
     assert "config.json is damaged" in damaged["problem"]
     assert "there is no agent 'mine'" in unknown["problem"]
     assert whole["checkpoints"] == [200, 400]
-    with TestClient(make_app(Room(found)), base_url="http://localhost") as client:
+    with TestClient(make_app(WatchRoom(found)), base_url="http://localhost") as client:
         assert "is damaged" in ask(client, "begin", 400, subject=0)["error"]
         ask(client, "begin", subject=2)
 

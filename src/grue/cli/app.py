@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 
 from grue import __version__
-from grue.agents.own import import_own
 from grue.cli import games, study, training
 from grue.cli.bench import bench
 from grue.cli.export import export
@@ -29,7 +29,10 @@ def _top(
     if version:
         print(f"grue {__version__}")
         raise typer.Exit()
-    import_own()
+    if os.environ.get("GRUE_IMPORT"):
+        from grue.agents.own import import_own  # Imports JAX.
+
+        import_own()
 
 
 COMMANDS: dict[str, Callable[..., Any]] = {

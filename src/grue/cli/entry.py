@@ -76,7 +76,7 @@ def _run(given: Sequence[str]) -> int:
 def with_address(given: Sequence[str]) -> list[str]:
     """Gives ``--ray`` without an address the one that stands for this machine."""
     words = list(given)
-    after = [*words[1:], "-"]
+    after = [*words[1:], "-"][: len(words)]
     return [
         "--ray=here" if word == "--ray" and follows.startswith("-") else word
         for word, follows in zip(words, after, strict=True)

@@ -30,6 +30,14 @@ ConfigPath = Annotated[
     Path | None,
     typer.Option("--config", metavar="FILE", help="Settings: a .toml, or a run's config.json."),
 ]
+RunSteps = Annotated[int | None, typer.Option(help="Steps of each run; by default the preset's.")]
+RunSeeds = Annotated[
+    str | None, typer.Option(help="As in 0,1,2 or 0-4, a run for each; by default 0.")
+]
+PresetName = Annotated[
+    str, typer.Option(help="small: level 1 in minutes on a CPU; paper: the paper's sizes.")
+]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on with the runs that are there.")]
 Together = Annotated[
     bool | None,
     typer.Option(

@@ -21,7 +21,11 @@ from grue.cli.options import (
     GameOrConfig,
     GpusPerGroup,
     KeepEvery,
+    PresetName,
     RayAddress,
+    Resume,
+    RunSeeds,
+    RunSteps,
     SettingTexts,
     StoryPath,
     Together,
@@ -56,16 +60,9 @@ def train_command(
     ] = None,
     agents: Annotated[str | None, typer.Option(help="Several agents, as in drqn,sc.")] = None,
     gates: Annotated[str | None, typer.Option(help="Several gates, as in none,masking.")] = None,
-    steps: Annotated[
-        int | None, typer.Option(help="Steps of each run; by default the preset's.")
-    ] = None,
-    seeds: Annotated[
-        str | None, typer.Option(help="As in 0,1,2 or 0-4, a run for each; by default 0.")
-    ] = None,
-    preset: Annotated[
-        str,
-        typer.Option(help="small: level 1 in minutes on a CPU; paper: the paper's sizes."),
-    ] = "small",
+    steps: RunSteps = None,
+    seeds: RunSeeds = None,
+    preset: PresetName = "small",
     values: SettingTexts = None,
     no_priority: Annotated[
         bool, typer.Option("--no-priority", help="Replay all episodes alike.")
@@ -74,9 +71,7 @@ def train_command(
     story: StoryPath = None,
     commands: CommandsPath = None,
     out: Annotated[Path, typer.Option(help="Where the run folders go.")] = Path("runs"),
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the runs that are there.")
-    ] = False,
+    resume: Resume = False,
     together: Together = None,
     ray: RayAddress = None,
     cores_per_group: CoresPerGroup = None,
@@ -184,6 +179,8 @@ def eval_(
         _show(played, transcript)
     # A run that has only begun is no failure.
     broken = [one for one in failed if not isinstance(one, NoCheckpointError) or not played]
+    if len(found) == len(broken) == 1:
+        raise broken[0]
     if broken:
         raise GrueError(f"{len(broken)} of {len(found)} runs cannot be played: {broken[0]}")
 
@@ -333,14 +330,14 @@ def _trained_on_ray(
 ) -> list[list[str]]:
     """The same on the nodes of a cluster. ``shares``: cores and GPUs of a group, checkpoints."""
     from grue.experiments.conductor import told_failures
-    from grue.experiments.study import Study, Where, tell_failures
+    from grue.experiments.study import PlannedStudy, Where, tell_failures
     from grue.training.progress import Display
     from grue.training.runs import read_run
 
     cores, gpus, seconds = shares
     where = Where(ray=address, cores=cores, gpus=gpus, checkpoint_seconds=seconds)
     with Display() as display:
-        study = Study(configs, out, out, where, display, together=together, resume=resume)
+        study = PlannedStudy(configs, out, out, where, display, together=together, resume=resume)
         outcome = study.carry_out()
         if outcome.stopped:
             raise StoppedError("interrupted; the same command with --resume goes on")

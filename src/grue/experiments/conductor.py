@@ -45,7 +45,7 @@ class Executor(Protocol):
 
 
 @dataclass
-class Progress:
+class TaskProgress:
     """A task and how far it is."""
 
     task: Task
@@ -79,7 +79,7 @@ class Failure:
 
 
 @dataclass
-class Outcome:
+class StudyOutcome:
     failures: list[Failure] = field(default_factory=list)
     stopped: bool = False
     """By a signal or because the time is up: what is left goes on next time."""
@@ -95,9 +95,9 @@ class Outcome:
     def state(self) -> str:
         return "stopped" if self.stopped else "failed" if self.failures else "done"
 
-    def plus(self, other: Outcome) -> Outcome:
+    def plus(self, other: StudyOutcome) -> StudyOutcome:
         """Both, one after the other."""
-        return Outcome(
+        return StudyOutcome(
             failures=self.failures + other.failures,
             stopped=other.stopped,
             at=other.at,
@@ -113,7 +113,7 @@ class Watch(Protocol):
 
     def say(self, line: str) -> None: ...
 
-    def show(self, tasks: Sequence[Progress], outcome: Outcome) -> None: ...
+    def show(self, tasks: Sequence[TaskProgress], outcome: StudyOutcome) -> None: ...
 
 
 class Conductor:
@@ -126,17 +126,17 @@ class Conductor:
         asked: Callable[[], bool] = lambda: False,
     ) -> None:
         """``until``: the ``time.time()`` to stop at. ``asked``: whether to stop now."""
-        self.all = [Progress(task) for task in tasks]
+        self.all = [TaskProgress(task) for task in tasks]
         self.executor, self.watch = executor, watch
         self.until, self.asked = until, asked
-        self.outcome = Outcome()
+        self.outcome = StudyOutcome()
         self.runs = sum(len(one.task.runs) for one in self.all)
         self.ended = 0
         self._stopping = False
         if hasattr(executor, "live"):
             executor.live = self._live  # pyright: ignore[reportAttributeAccessIssue]
 
-    def run(self) -> Outcome:
+    def run(self) -> StudyOutcome:
         try:
             while self._of("running") or (self._of("waiting") and not self._stopping):
                 try:
@@ -172,7 +172,7 @@ class Conductor:
         self._heed(event)
         self.watch.show(self.all, self.outcome)
 
-    def _of(self, state: str) -> list[Progress]:
+    def _of(self, state: str) -> list[TaskProgress]:
         return [one for one in self.all if one.state == state]
 
     def _stop(self) -> None:
@@ -204,7 +204,7 @@ class Conductor:
         elif event.kind == "result":
             self.outcome.results.append({**value, "task": event.task})
 
-    def _end(self, one: Progress, event: Event) -> None:
+    def _end(self, one: TaskProgress, event: Event) -> None:
         why, task = event.value.get("why", ""), one.task
         if event.kind == "done":
             one.state, one.why = "done", ""
@@ -224,7 +224,7 @@ class Conductor:
         else:
             self._lost(one, why or "its process was stopped")
 
-    def _lost(self, one: Progress, why: str) -> None:
+    def _lost(self, one: TaskProgress, why: str) -> None:
         one.losses += 1
         task, again = one.task, one.losses < MOST_LOSSES
         self.watch.say(f"{task.label}: {why}{'; goes on from its checkpoints' if again else ''}")
@@ -237,7 +237,7 @@ class Conductor:
         else:
             self._fail(one, one.names or task.names[:1], f"{why}, {MOST_LOSSES} times in a row")
 
-    def _fail(self, one: Progress, names: list[str], why: str) -> None:
+    def _fail(self, one: TaskProgress, names: list[str], why: str) -> None:
         """Gives up some runs of a task; the others go on in a new one."""
         self.outcome.failures += [Failure(name, why, one.place) for name in names]
         self.watch.say(f"{', '.join(names)}: {why}")
@@ -247,15 +247,15 @@ class Conductor:
         else:
             one.state, one.why = "failed", why
 
-    def _split(self, one: Progress, parts: Sequence[Sequence[Any]], why: str) -> None:
+    def _split(self, one: TaskProgress, parts: Sequence[Sequence[Any]], why: str) -> None:
         one.state, one.why = "split", why
         number = max(p.task.number for p in self.all)
         for at, runs in enumerate(parts, 1):
-            new = Progress(one.task.of(runs, number + at), tries=1)
+            new = TaskProgress(one.task.of(runs, number + at), tries=1)
             self.all.append(new)
 
 
-def told_failures(outcome: Outcome, runs: int) -> str:
+def told_failures(outcome: StudyOutcome, runs: int) -> str:
     """The failures in one line."""
     first = outcome.failures[0]
     return f"{len(outcome.failures)} of {spoken(runs)} failed; the first, {first.run}: {first.why}"

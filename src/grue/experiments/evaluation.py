@@ -8,12 +8,11 @@ from typing import Any
 
 from grue.errors import GrueError
 from grue.experiments import ray_cluster
-from grue.experiments.conductor import Conductor, Outcome, Watch, told_failures
-from grue.experiments.conductor import Progress as TaskProgress
+from grue.experiments.conductor import Conductor, StudyOutcome, TaskProgress, Watch, told_failures
 from grue.experiments.devices import free_cores
 from grue.experiments.on_ray import OnRay
 from grue.experiments.study import Terminated
-from grue.experiments.tasks import Run, Task
+from grue.experiments.tasks import PlannedRun, Task
 from grue.training.runs import read_runs
 from grue.training.train import Progress
 
@@ -32,7 +31,7 @@ def evaluate(
     nodes = OnRay(options, cores or 1)
     nodes.check_room()
     each = [
-        Run(name, {"steps": 1, "folder": str(run.folder.resolve())})
+        PlannedRun(name, {"steps": 1, "folder": str(run.folder.resolve())})
         for name, run in zip(names, runs, strict=True)
     ]
     shares = [each[start :: nodes.slots] for start in range(min(nodes.slots, len(each)))]
@@ -51,5 +50,5 @@ class _Said(Watch):
     def __init__(self, progress: Progress) -> None:
         self.say = progress.say
 
-    def show(self, tasks: Sequence[TaskProgress], outcome: Outcome) -> None:
+    def show(self, tasks: Sequence[TaskProgress], outcome: StudyOutcome) -> None:
         pass

@@ -13,7 +13,7 @@ from grue.errors import UsageError
 from grue.experiments.devices import Cores, environment, free_cores, gpus
 from grue.experiments.tasks import ENDINGS, Event, Task
 from grue.experiments.worker import Tell, Teller, train
-from grue.experiments.worker_process import Worker, order_of
+from grue.experiments.worker_process import WorkerProcess, order_of
 from grue.training.metrics import MetricsRow
 from grue.training.train import Progress
 
@@ -27,7 +27,7 @@ class LocalProcesses:
         self.options = options
         self.gpus, self.share, self.cores = gpus(), gpu_share, cores
         self._free = list(range(jobs))
-        self._running: dict[int, tuple[Worker, int, Cores]] = {}
+        self._running: dict[int, tuple[WorkerProcess, int, Cores]] = {}
         self.slots = jobs
 
     def start(self, task: Task, again: bool) -> str:
@@ -35,7 +35,7 @@ class LocalProcesses:
         gpu = self.gpus[place % len(self.gpus)] if self.gpus else None
         cores = Cores(self.cores, place * self.cores)
         order = {**order_of(task, again, self.options), "cores": cores.numbers}
-        worker = Worker(order, environment(gpu, self.share))
+        worker = WorkerProcess(order, environment(gpu, self.share))
         self._running[task.number] = worker, place, cores
         return f"core {', '.join(map(str, cores.numbers))}" if gpu is None else f"GPU {gpu}"
 

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from grue.errors import UsageError
-from grue.experiments.conductor import Conductor, Failure, Outcome, Progress
+from grue.experiments.conductor import Conductor, Failure, StudyOutcome, TaskProgress
 from grue.experiments.devices import Cores, environment
 from grue.experiments.ray_cluster import NAMESPACE, imported
 from grue.experiments.status import StatusFile
 from grue.experiments.tasks import ENDINGS, Event, Task
-from grue.experiments.worker_process import Worker, order_of
+from grue.experiments.worker_process import WorkerProcess, order_of
 
 FORWARDED = ("GRUE_", "JAX_", "XLA_")
 """Variables that the workers get from the machine of the command."""
@@ -38,7 +38,7 @@ class Runner:
         self._cores = Cores(needs["cores"])
         gpu = os.environ.get("CUDA_VISIBLE_DEVICES") if needs["gpus"] else None
         narrow = environment(gpu, needs["gpus"] or 1.0)
-        self._worker = Worker({**order, "cores": self._cores.numbers}, narrow)
+        self._worker = WorkerProcess({**order, "cores": self._cores.numbers}, narrow)
         cores = ", ".join(map(str, self._cores.numbers))
         place = f"{socket.gethostname()}, {f'GPU {gpu}' if gpu else f'core {cores}'}"
         self._first = [("place", {"name": place})]
@@ -175,7 +175,7 @@ class Lead:
         until: float | None,
     ) -> None:
         """``nodes``: the arguments of ``OnRay``."""
-        watch = Logged(Path(out))
+        watch = RayLog(Path(out))
         found = [Task.from_json(task) for task in tasks]
         try:
             conductor = Conductor(found, OnRay(**nodes), watch, until, lambda: self._asked)
@@ -192,22 +192,22 @@ class Lead:
         return True
 
 
-class Logged:
+class RayLog:
     """Writes what happens to the study's folder, for commands that look at it."""
 
     def __init__(self, out: Path) -> None:
         self.file = StatusFile(out, "ray")
-        self.tasks: Sequence[Progress] = ()
-        self.outcome = Outcome()
+        self.tasks: Sequence[TaskProgress] = ()
+        self.outcome = StudyOutcome()
 
     def say(self, line: str) -> None:
         self.file.lines.append(line)
 
-    def show(self, tasks: Sequence[Progress], outcome: Outcome) -> None:
+    def show(self, tasks: Sequence[TaskProgress], outcome: StudyOutcome) -> None:
         self.tasks, self.outcome = tasks, outcome
         self.file.write(tasks, outcome)
 
-    def end(self, outcome: Outcome) -> None:
+    def end(self, outcome: StudyOutcome) -> None:
         self.file.write(self.tasks, outcome, outcome.state)
 
     def fail(self, why: str) -> None:
@@ -243,7 +243,7 @@ def start_lead(
         name=lead_name(out), namespace=NAMESPACE, lifetime="detached", scheduling_strategy=home
     ).remote()
     ray.get(lead.ready.remote())
-    StatusFile(out, "ray").write([], Outcome())
+    StatusFile(out, "ray").write([], StudyOutcome())
     lead.run.remote([task.to_json() for task in tasks], nodes, str(out.resolve()), until)
     return lead
 

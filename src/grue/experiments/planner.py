@@ -16,7 +16,7 @@ from pathlib import Path
 from grue.experiments.conditions import Condition
 from grue.experiments.rates import Rates
 from grue.experiments.scales import level_of
-from grue.experiments.tasks import Run, Task
+from grue.experiments.tasks import PlannedRun, Task
 from grue.experiments.wishes import spans, tell_levels
 from grue.training import checkpoint
 from grue.training.config import TrainConfig
@@ -261,7 +261,7 @@ def tasks_of(buckets: Iterable[Bucket], setting: Setting) -> list[Task]:
         Task(
             number,
             label(bucket.runs),
-            tuple(Run(run_name(run), run.to_json()) for run in bucket.runs),
+            tuple(PlannedRun(run_name(run), run.to_json()) for run in bucket.runs),
             setting.together,
             setting.one_program,
             round(cost(bucket.runs, bucket.steps, setting), 1),

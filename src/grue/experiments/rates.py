@@ -46,7 +46,7 @@ class Rate(NamedTuple):
         return self.runs / self.steps_per_s
 
 
-class Estimate(NamedTuple):
+class Forecast(NamedTuple):
     seconds: float
     measured: bool
     """Whether a run like this was measured on this device."""
@@ -90,15 +90,15 @@ class Rates:
         """Whether the agent was measured on any device."""
         return any(agent in row.agents for row in self.rows)
 
-    def estimate(self, configs: Sequence[TrainConfig], steps: int, together: bool) -> Estimate:
+    def estimate(self, configs: Sequence[TrainConfig], steps: int, together: bool) -> Forecast:
         """For a task of these runs, with ``steps`` left of each."""
         longest = max(configs, key=work)
         if together:
             rate = self._rate(longest, len(configs))
-            return Estimate(rate.start + steps * rate.per_step, rate.measured)
+            return Forecast(rate.start + steps * rate.per_step, rate.measured)
         found = [self._rate(config, 1) for config in configs]
         seconds = max(rate.start for rate in found) + sum(steps * rate.per_step for rate in found)
-        return Estimate(seconds, all(rate.measured for rate in found))
+        return Forecast(seconds, all(rate.measured for rate in found))
 
     def bytes_of(self, config: TrainConfig) -> float:
         """Memory of a run side by side with others; 0 if it was not measured."""

@@ -24,7 +24,7 @@ from grue.experiments.records import (
     write_record,
 )
 from grue.experiments.scales import stage_of
-from grue.experiments.study import Study, Where, tell_failures
+from grue.experiments.study import PlannedStudy, Where, tell_failures
 from grue.experiments.wishes import Wish, finished, missing, tell_missing
 from grue.training.config import TrainConfig
 from grue.training.programs import game_of, resolved
@@ -109,10 +109,10 @@ def study_of(
     wanted: Sequence[TrainConfig],
     where: Where,
     progress: Progress,
-) -> Study:
+) -> PlannedStudy:
     """The study of some runs of a request, in the declared order."""
     shared = wish.scale.one_program
-    return Study(wanted, places.runs, places.out, where, progress, shared, stage=stage_of)
+    return PlannedStudy(wanted, places.runs, places.out, where, progress, shared, stage=stage_of)
 
 
 def _check_story(records: Sequence[Record], wanted: Sequence[TrainConfig]) -> None:

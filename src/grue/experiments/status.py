@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from grue.errors import BrokenFileError, UsageError
-from grue.experiments.conductor import Failure, Outcome, Progress
+from grue.experiments.conductor import Failure, StudyOutcome, TaskProgress
 from grue.files import write_atomically
 
 NAME = "status.json"
@@ -41,7 +41,7 @@ class StatusFile:
         """What was said, for commands that join later."""
 
     def write(
-        self, tasks: Sequence[Progress], outcome: Outcome, state: str = "running"
+        self, tasks: Sequence[TaskProgress], outcome: StudyOutcome, state: str = "running"
     ) -> dict[str, Any] | None:
         """Returns what it has written; None if it is too early to write again."""
         now = time.time()
@@ -85,10 +85,10 @@ def is_led(values: Mapping[str, Any]) -> bool:
     return values["state"] == "running" and time.time() - values["updated"] < SILENT_SECONDS
 
 
-def outcome_of(values: Mapping[str, Any]) -> Outcome:
+def outcome_of(values: Mapping[str, Any]) -> StudyOutcome:
     """What a study that is over has done."""
     done = [name for g in values["groups"] if g["state"] == "done" for name in g["runs"]]
-    return Outcome(
+    return StudyOutcome(
         failures=[Failure(**failure) for failure in values["failures"]],
         stopped=values["state"] == "stopped",
         done=done,

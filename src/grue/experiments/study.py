@@ -21,10 +21,10 @@ from grue.experiments.conductor import (
     Conductor,
     Executor,
     Failure,
-    Outcome,
+    StudyOutcome,
+    TaskProgress,
     Watch,
 )
-from grue.experiments.conductor import Progress as TaskProgress
 from grue.experiments.devices import GPU_SHARE, first_gpu, free_cores, gpus
 from grue.experiments.local_processes import LocalProcesses, ThisProcess, local_slots
 from grue.experiments.planner import Setting
@@ -58,7 +58,7 @@ class Where:
     checkpoint_seconds: float = CHECKPOINT_SECONDS
 
 
-class Study:
+class PlannedStudy:
     """Runs, the folder they go to, and the machines that train them."""
 
     def __init__(
@@ -93,7 +93,7 @@ class Study:
     def _each(self) -> list[tuple[TrainConfig, int]]:
         return [(config, seed) for config in self.configs for seed in config.seeds]
 
-    def carry_out(self) -> Outcome:
+    def carry_out(self) -> StudyOutcome:
         """Trains until all runs are done, failed or stopped, or the time is up."""
         check_all(self.configs, self.runs, True)
         machines = self._machines()
@@ -102,7 +102,7 @@ class Study:
         over = [name for name, run in left.items() if is_finished(self.runs / name, run.steps)]
         if over and not total.done:
             self.progress.say(f"{spoken(len(over))} of {len(left)} finished before")
-        total = total.plus(Outcome(done=over, stopped=total.stopped))
+        total = total.plus(StudyOutcome(done=over, stopped=total.stopped))
         while True:
             for name in (*total.done, *(failure.run for failure in total.failures)):
                 left.pop(name, None)
@@ -155,10 +155,10 @@ class Machines:
     own: bool = True
     """Whether tasks have processes of their own."""
 
-    def __init__(self, study: Study) -> None:
+    def __init__(self, study: PlannedStudy) -> None:
         self.study = study
 
-    def setting(self, study: Study) -> Setting:
+    def setting(self, study: PlannedStudy) -> Setting:
         ordered = study.stage is not None and (self.slots == 1 or study.until is not None)
         return Setting(
             rates=read_rates(self.device, study.home),
@@ -170,11 +170,11 @@ class Machines:
             stage=study.stage if ordered and study.stage is not None else lambda config: 0,
         )
 
-    def joined(self) -> Outcome:
+    def joined(self) -> StudyOutcome:
         """What a study that was already running has done."""
-        return Outcome()
+        return StudyOutcome()
 
-    def conduct(self, tasks: Sequence[Task]) -> Outcome:
+    def conduct(self, tasks: Sequence[Task]) -> StudyOutcome:
         watch = Reporter(self.study.progress, self.study.home, self.name, self.own)
         with Terminated():
             outcome = Conductor(tasks, self.executor(), watch, self.study.until).run()
@@ -190,7 +190,7 @@ class Machines:
 class LocalMachines(Machines):
     name = "local"
 
-    def __init__(self, study: Study) -> None:
+    def __init__(self, study: PlannedStudy) -> None:
         super().__init__(study)
         where = study.where
         self.cores, self.share = where.cores or 1, where.gpus or 1.0
@@ -225,7 +225,7 @@ class LocalMachines(Machines):
 class RayMachines(Machines):
     name = "ray"
 
-    def __init__(self, study: Study) -> None:
+    def __init__(self, study: PlannedStudy) -> None:
         super().__init__(study)
         where = study.where
         assert where.ray is not None
@@ -256,20 +256,20 @@ class RayMachines(Machines):
     def detached(self) -> bool:
         return self.study.where.ray != ray_cluster.HERE
 
-    def joined(self) -> Outcome:
+    def joined(self) -> StudyOutcome:
         if not self.detached or (lead := on_ray.find_lead(self.study.home)) is None:
-            return Outcome()
+            return StudyOutcome()
         self.study.progress.say("a study is running in this folder: joined it")
         return follow(self.study.home, lead, self.study.progress)
 
-    def conduct(self, tasks: Sequence[Task]) -> Outcome:
+    def conduct(self, tasks: Sequence[Task]) -> StudyOutcome:
         if not self.detached:
             return super().conduct(tasks)
         lead = on_ray.start_lead(self.study.home, tasks, self.nodes, self.study.until)
         return follow(self.study.home, lead, self.study.progress)
 
 
-def follow(home: Path, lead: Any, progress: Progress) -> Outcome:
+def follow(home: Path, lead: Any, progress: Progress) -> StudyOutcome:
     """Shows a study that a cluster carries out until it is over. Ctrl-C stops it."""
     said, stopping, seen = 0, False, time.monotonic()
     with Terminated():
@@ -322,13 +322,13 @@ class Reporter(Watch):
         self.file.lines.append(line)
         self.progress.say(line)
 
-    def show(self, tasks: Sequence[TaskProgress], outcome: Outcome) -> None:
+    def show(self, tasks: Sequence[TaskProgress], outcome: StudyOutcome) -> None:
         self.tasks = tasks
         values = self.file.write(tasks, outcome)
         if values is not None and self.table:
             show(self.progress, values)
 
-    def end(self, outcome: Outcome) -> None:
+    def end(self, outcome: StudyOutcome) -> None:
         self.file.write(self.tasks, outcome, outcome.state)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 
-class Run(NamedTuple):
+class PlannedRun(NamedTuple):
     """One run: the name of its folder, and its config as JSON."""
 
     name: str
@@ -20,7 +20,7 @@ class Task:
 
     number: int
     label: str
-    runs: tuple[Run, ...]
+    runs: tuple[PlannedRun, ...]
     together: bool
     """Side by side. Otherwise one after the other, which is faster on a CPU."""
     one_program: bool = False
@@ -36,7 +36,7 @@ class Task:
         """Of all runs."""
         return sum(run.config["steps"] for run in self.runs)
 
-    def of(self, runs: Iterable[Run], number: int) -> Task:
+    def of(self, runs: Iterable[PlannedRun], number: int) -> Task:
         """A task for some of its runs."""
         some = tuple(runs)
         share = None if self.seconds is None else self.seconds * len(some) / len(self.runs)
@@ -49,7 +49,7 @@ class Task:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Task:
-        runs = tuple(Run(name, config) for name, config in values["runs"])
+        runs = tuple(PlannedRun(name, config) for name, config in values["runs"])
         return cls(**{name: values[name] for name in PLAIN}, runs=runs)
 
 

@@ -16,7 +16,7 @@ from typing import IO, Any
 from grue.experiments.tasks import ENDINGS, Event, Task
 
 
-class Worker:
+class WorkerProcess:
     """A worker's process and what it says."""
 
     def __init__(self, order: Mapping[str, Any], variables: Mapping[str, str]) -> None:

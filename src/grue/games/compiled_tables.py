@@ -16,7 +16,7 @@ REACHES, COUNTS, EXITS, INGREDIENTS = 3, 3, 3, 4
 """Values of a variable: of reach before the places, of counts, exits and ingredients."""
 
 
-class Table(NamedTuple):
+class TableRule(NamedTuple):
     kind: str
     shape: str
     """Sizes by name or number; a name stands for the same size everywhere, or one less with +1."""
@@ -25,18 +25,18 @@ class Table(NamedTuple):
     """All numbers are less than this size; None: whatever the type holds."""
 
 
-def whole(shape: str, below: str | None = None, least: int = 0) -> Table:
-    return Table(WHOLE, shape, least, below)
+def whole(shape: str, below: str | None = None, least: int = 0) -> TableRule:
+    return TableRule(WHOLE, shape, least, below)
 
 
-TABLES: dict[str, Table] = {
+TABLES: dict[str, TableRule] = {
     # The map and the things
     "exit_to": whole("rooms 4", "rooms", -1),
     "exit_door": whole("rooms 4", "doors+1"),
     "door_rooms": whole("doors 2", "rooms", -1),
     "place_room": whole("places", "rooms"),
     "openable_status": whole("openables", "statuses+1"),
-    "lets_through": Table(TRUTH, "openables+1 values"),
+    "lets_through": TableRule(TRUTH, "openables+1 values"),
     "movable_status": whole("things", "statuses+1"),
     "ingredient_movable": whole("ingredients", "things"),
     "ingredient_table": whole("ingredients values", "ingredient_states"),
@@ -51,7 +51,7 @@ TABLES: dict[str, Table] = {
     "command_offset": whole("sentences", "decisions"),
     "decision_table": whole("decisions", "outcomes"),
     "outcome_frame": whole("outcomes", "frames"),
-    "outcome_changes": Table(TRUTH, "outcomes"),
+    "outcome_changes": TableRule(TRUTH, "outcomes"),
     "outcome_room": whole("outcomes", "rooms", -1),
     "outcome_moved": whole("outcomes moves", "things+1"),
     "outcome_moved_to": whole("outcomes moves", "locations", -1),
@@ -61,14 +61,14 @@ TABLES: dict[str, Table] = {
     # What is possible, and the quests
     "mask_variables": whole("masked", "variables"),
     "mask_offset": whole("masked", "mask_rows"),
-    "masks": Table(BITS, "mask_rows planes command_words"),
-    "mask_possible": Table(BITS, "planes command_words"),
-    "event_masks": Table(BITS, "event_rows event_words"),
-    "quest_wins": Table(TRUTH, "quests event_bits"),
-    "quest_fails": Table(TRUTH, "quests event_bits"),
+    "masks": TableRule(BITS, "mask_rows planes command_words"),
+    "mask_possible": TableRule(BITS, "planes command_words"),
+    "event_masks": TableRule(BITS, "event_rows event_words"),
+    "quest_wins": TableRule(TRUTH, "quests event_bits"),
+    "quest_fails": TableRule(TRUTH, "quests event_bits"),
     "quest_reward": whole("quests", "scores", -1_000_000),
-    "quest_needed": Table(TRUTH, "quests"),
-    "quest_is_subtask": Table(TRUTH, "quests"),
+    "quest_needed": TableRule(TRUTH, "quests"),
+    "quest_is_subtask": TableRule(TRUTH, "quests"),
     # Texts
     "room_frame": whole("rooms", "frames"),
     "inventory_frame": whole("", "frames"),
@@ -82,7 +82,7 @@ TABLES: dict[str, Table] = {
     "guard_variables": whole("guards guard_width", "variables"),
     "guard_strides": whole("guards guard_width"),
     "guard_offset": whole("guards", "guard_rows"),
-    "guard_table": Table(TRUTH, "guard_rows"),
+    "guard_table": TableRule(TRUTH, "guard_rows"),
     "item_start": whole("things phrases 3", "tokens"),
     "item_length": whole("things phrases", "tokens"),
     "score_start": whole("scores", "tokens"),
@@ -169,7 +169,7 @@ def _sizes(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[
     }
 
 
-def _check_shape(name: str, table: Table, array: np.ndarray, sizes: dict[str, int]) -> None:
+def _check_shape(name: str, table: TableRule, array: np.ndarray, sizes: dict[str, int]) -> None:
     if array.dtype.kind != table.kind or array.dtype.itemsize > 4:
         raise ValueError(f"{name} has the type {array.dtype}")
     wanted = table.shape.split()
@@ -182,7 +182,7 @@ def _check_shape(name: str, table: Table, array: np.ndarray, sizes: dict[str, in
             raise ValueError(f"{name} has the shape {list(array.shape)}, its {word} are wrong")
 
 
-def _check_range(name: str, table: Table, array: np.ndarray, sizes: Mapping[str, int]) -> None:
+def _check_range(name: str, table: TableRule, array: np.ndarray, sizes: Mapping[str, int]) -> None:
     if table.kind != WHOLE or not array.size:
         return
     base, plus, _ = (table.below or "").partition("+")

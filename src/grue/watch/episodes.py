@@ -20,7 +20,7 @@ ENDS = ("won", "lost", "limit")
 
 
 @dataclass
-class Tally:
+class EpisodeTally:
     """Counts over episodes. Those by room are empty if the game's rooms are not known."""
 
     env: Environment
@@ -100,11 +100,11 @@ class Tally:
         }
 
 
-def play_many(mind: Mind, episodes: int, epsilon: float, seed: int) -> Iterator[Tally]:
+def play_many(mind: Mind, episodes: int, epsilon: float, seed: int) -> Iterator[EpisodeTally]:
     """Plays episodes in batches of one program, and yields the counts after each batch."""
     player = mind.player
     env, agent, state, parameters, _ = player.trained
-    tally = Tally(env)
+    tally = EpisodeTally(env)
     for first in range(0, episodes, AT_ONCE):
         size = min(AT_ONCE, episodes - first)
         played = play_episodes(

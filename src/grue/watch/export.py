@@ -8,7 +8,7 @@ from grue.errors import GrueError, UsageError
 from grue.files import check_is_file, write_atomically
 from grue.watch.page import stored_page
 from grue.watch.room import about_stored
-from grue.watch.session import Chance, Session
+from grue.watch.session import Session, SessionSeed
 from grue.watch.subjects import RunSubject, Subject
 from grue.watch.telling import stored_episode
 
@@ -18,7 +18,7 @@ def export_episode(subject: Subject, path: Path) -> Path:
     check_is_file(path)
     if not isinstance(subject, RunSubject):
         raise UsageError(f"{subject.name} is a game without an agent; give a run to export")
-    mind, session = subject.mind(), Session(subject.stage, Chance())
+    mind, session = subject.mind(), Session(subject.stage, SessionSeed())
     last = session.moments[0]
     while not last.over:
         last = session.play_agent(last.number, mind)

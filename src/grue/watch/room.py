@@ -13,9 +13,9 @@ from typing import Any
 
 from grue.agents.settings import LARGEST
 from grue.errors import GrueError, UsageError
-from grue.watch.episodes import MOST_EPISODES, Tally, play_many
+from grue.watch.episodes import MOST_EPISODES, EpisodeTally, play_many
 from grue.watch.page import stored_page
-from grue.watch.session import MOST_MOMENTS, Chance, Mind, Session
+from grue.watch.session import MOST_MOMENTS, Mind, Session, SessionSeed
 from grue.watch.subjects import RunSubject, Subject
 from grue.watch.telling import (
     stored_episode,
@@ -36,12 +36,12 @@ class GoneError(GrueError):
 
 
 @dataclass
-class Batch:
+class EpisodeBatch:
     """Episodes that are being played."""
 
     wanted: int
-    work: Iterator[Tally]
-    tally: Tally | None = None
+    work: Iterator[EpisodeTally]
+    tally: EpisodeTally | None = None
     error: str = ""
 
     @property
@@ -49,17 +49,17 @@ class Batch:
         return bool(self.error) or (self.tally is not None and self.tally.episodes >= self.wanted)
 
 
-class Room:
+class WatchRoom:
     def __init__(self, subjects: Sequence[Subject]) -> None:
         self.subjects = subjects
         self.sessions: OrderedDict[str, tuple[Session, Subject]] = OrderedDict()
-        self.batches: OrderedDict[str, Batch] = OrderedDict()
+        self.batches: OrderedDict[str, EpisodeBatch] = OrderedDict()
 
     def warm_up(self) -> None:
         """Compiles the programs of the first subject, so that its first step is fast."""
         for subject in self.subjects[:1]:
             try:
-                session = Session(subject.stage, Chance())
+                session = Session(subject.stage, SessionSeed())
                 if isinstance(subject, RunSubject):
                     session.play_agent(0, subject.mind())
             except GrueError:
@@ -73,7 +73,7 @@ class Room:
     def begin(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         """Begins a session, or restores one from its moves: [parent, command, by] of each."""
         subject = self._subject(asked)
-        chance = Chance(
+        chance = SessionSeed(
             _number(asked, "seed", LARGEST, 0),
             _number(asked, "episode", LARGEST - 1, 0),
             _share(asked, "epsilon"),
@@ -146,7 +146,7 @@ class Room:
         mind = run.mind(_step(asked))
         work = play_many(mind, count, _share(asked, "epsilon"), _number(asked, "seed", LARGEST, 0))
         name = secrets.token_urlsafe(12)
-        self.batches[name] = Batch(count, work)
+        self.batches[name] = EpisodeBatch(count, work)
         while len(self.batches) > MOST_SESSIONS:
             self.batches.popitem(last=False)
         return {"batch": name, "wanted": count}

@@ -27,11 +27,11 @@ HOST = "127.0.0.1"
 def make_server(subjects: Sequence[Subject], token: str | None) -> Server:
     from uvicorn import Config, Server
 
-    from grue.watch.room import Room
+    from grue.watch.room import WatchRoom
     from grue.watch.server import make_app
 
     quiet = {"log_level": "error", "lifespan": "off", "server_header": False}
-    app = make_app(Room(subjects), token)
+    app = make_app(WatchRoom(subjects), token)
     return Server(Config(app, timeout_graceful_shutdown=1, **quiet))  # type: ignore[arg-type]
 
 

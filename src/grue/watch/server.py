@@ -21,7 +21,7 @@ from starlette.routing import Route
 
 from grue.errors import GrueError, is_out_of_memory
 from grue.watch.page import KINDS, served_page, static_files
-from grue.watch.room import GoneError, Room
+from grue.watch.room import GoneError, WatchRoom
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 LONGEST_BODY = 8_000_000
@@ -41,7 +41,7 @@ class RefusedError(Exception):
         self.status = status
 
 
-class Guard:
+class TokenGuard:
     """Checks every request before anything is done for it."""
 
     def __init__(self, token: str | None) -> None:
@@ -72,7 +72,7 @@ def cookie(request: Request) -> str:
     return f"grue-{request.url.port or 80}"
 
 
-def _guarded(guard: Guard, answer: Callable[[Request], Awaitable[Response]]) -> Any:
+def _guarded(guard: TokenGuard, answer: Callable[[Request], Awaitable[Response]]) -> Any:
     """An endpoint that checks the request first, and tells errors as JSON."""
 
     async def endpoint(request: Request) -> Response:
@@ -97,8 +97,8 @@ def _guarded(guard: Guard, answer: Callable[[Request], Awaitable[Response]]) -> 
     return endpoint
 
 
-def make_app(room: Room, token: str | None = None) -> Starlette:
-    guard = Guard(token)
+def make_app(room: WatchRoom, token: str | None = None) -> Starlette:
+    guard = TokenGuard(token)
     # One thread plays, in the order asked. Another reads files, while that one is busy.
     player, reader = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
     player.submit(room.warm_up)

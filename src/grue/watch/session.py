@@ -19,7 +19,7 @@ from grue.engine.step import Step
 from grue.errors import UsageError
 from grue.games.logic import Facts
 from grue.training.player import Player, episode_key, parameters_at, programs
-from grue.watch.stage import Stage
+from grue.watch.stage import StageView
 
 KEPT_STATES = 400
 """States that a session holds; a snapshot of a story may have some 100 kB."""
@@ -70,7 +70,7 @@ class Mind:
         """Whether ξ̂ is trained."""
 
     def decide(
-        self, before: Decided | None, moment: Moment, state: Any, chance: Chance, action: int
+        self, before: Decided | None, moment: Moment, state: Any, chance: SessionSeed, action: int
     ) -> Decided:
         """The decision at a moment, given that at the moment before and the command since."""
         seen = moment.step._replace(text=None)
@@ -95,7 +95,7 @@ class Mind:
         )  # fmt: skip
 
 
-class Chance(NamedTuple):
+class SessionSeed(NamedTuple):
     """What an episode is drawn with."""
 
     seed: int = 0
@@ -104,7 +104,7 @@ class Chance(NamedTuple):
 
 
 class Session:
-    def __init__(self, stage: Stage, chance: Chance) -> None:
+    def __init__(self, stage: StageView, chance: SessionSeed) -> None:
         self.stage, self.chance = stage, chance
         self.moments: list[Moment] = []
         self._children: dict[tuple[int, str], int] = {}

@@ -18,17 +18,17 @@ from grue.errors import UsageError
 from grue.games.game import Game
 from grue.games.playable import Playable
 from grue.training.player import begin, episode_key
-from grue.watch.world import World
+from grue.watch.world import WatchedWorld
 
 LONGEST_COMMAND = 200
 
 
-class Stage:
+class StageView:
     """Begins episodes and takes commands as text. Steps are in NumPy arrays, with their text."""
 
     def __init__(self, env: Environment, game: Playable | None) -> None:
         self.env = env
-        self.world = World(game) if isinstance(game, Game) else None
+        self.world = WatchedWorld(game) if isinstance(game, Game) else None
         self.objective = game.objective if isinstance(game, Game) else ""
         self.free = isinstance(env, EmulatorEnv)
         """Whether any text is a command."""

@@ -34,7 +34,7 @@ from grue.training.runs import (
     stored_steps,
 )
 from grue.watch.session import Mind
-from grue.watch.stage import Stage
+from grue.watch.stage import StageView
 
 MOST_POINTS = 600
 """Of a curve on the page."""
@@ -53,9 +53,9 @@ class GameSubject:
         self.name = game.name
 
     @cached_property
-    def stage(self) -> Stage:
+    def stage(self) -> StageView:
         env = host(self.game, sys.maxsize, one_life=False)
-        return Stage(env, self.game)
+        return StageView(env, self.game)
 
     def told(self) -> dict[str, Any]:
         return {"number": self.number, "kind": "game", "name": self.name, "game": self.game.name}
@@ -80,11 +80,11 @@ class RunSubject:
         return read_config(self.folder)[0]
 
     @cached_property
-    def stage(self) -> Stage:
+    def stage(self) -> StageView:
         config = self.config
         compiled = config.game.endswith(SUFFIX)
         game = None if compiled else load(config.game, config.story, config.commands)
-        return Stage(game_of(config), game)
+        return StageView(game_of(config), game)
 
     @property
     def compiled(self) -> bool:

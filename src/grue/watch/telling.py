@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from grue.watch.session import Chance, Decided, Mind, Moment, Session
-from grue.watch.stage import Stage
+from grue.watch.session import Decided, Mind, Moment, Session, SessionSeed
+from grue.watch.stage import StageView
 
 
-def tell_moment(moment: Moment, stage: Stage) -> dict[str, Any]:
+def tell_moment(moment: Moment, stage: StageView) -> dict[str, Any]:
     step = moment.step
     told: dict[str, Any] = {
         "id": moment.number,
@@ -51,7 +51,7 @@ def tell_brief(decided: Decided) -> dict[str, Any]:
 
 
 def tell_session(session: Session, name: str) -> dict[str, Any]:
-    chance: Chance = session.chance
+    chance: SessionSeed = session.chance
     return {"session": name, "stage": session.stage.told(), **chance._asdict()}
 
 

@@ -20,7 +20,7 @@ SHOWN = (
 
 
 @dataclass(frozen=True)
-class World:
+class WatchedWorld:
     game: Game
 
     @cached_property
