@@ -426,7 +426,7 @@ def test_same_seed_same_bits(played: Played) -> None:
         following, _ = played.program.advance(
             _running(runs), jnp.int32(number * STEPS), True, STEPS
         )
-        runs = _plain(following)
+        runs = _plain(played.program.copy_to_target(following))
     other, first = (jax.tree.map(lambda part, i=i: part[i], runs) for i in range(2))
     _same(first, played.after(2))
     assert (other.agent.kept.stored.facts != first.agent.kept.stored.facts).any()

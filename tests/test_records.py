@@ -186,10 +186,12 @@ def test_a_record_at_the_papers_scale_is_small(tmp_path: Path) -> None:
 
 
 def test_runs_and_records_are_found_at_any_depth_and_put_together(tmp_path: Path) -> None:
-    write_record(with_about(hand_made(0), hand_made(1)), tmp_path / "results" / "deep")
+    two = {"heads": 2}
+    pair = with_about(hand_made(0, **two), hand_made(1, **two))
+    write_record(pair, tmp_path / "results" / "deep")
     (tmp_path / "results" / "table.json").write_text('{"rows": [1, 2]}')
     (tmp_path / "results" / "table.md").write_text("no JSON")
-    store(tmp_path / "runs" / "a", hand_made(2))
+    store(tmp_path / "runs" / "a", hand_made(2, **two))
     store(tmp_path / "runs" / "b", hand_made(0, agent="drqn"))
     store(tmp_path / "runs" / ".c.partial", hand_made(3))
     create(tmp_path / "runs" / "empty", hand_made(5).config, {})
@@ -208,6 +210,7 @@ def store(folder: Path, of: Curves) -> None:
     for i in range(len(of.metrics["step"])):
         values = {name: of.metrics[name][i].tolist() for name in COLUMNS}
         values["seed"] = of.config.seeds[0]
+        values["heads"] = [*values["heads"], *[0.0] * 5][: of.config.heads_in_use]
         plain = {k: None if v != v else v for k, v in values.items()}
         lines.append(json.dumps(plain) + "\n")
     (folder / "metrics.jsonl").write_text("".join(lines))

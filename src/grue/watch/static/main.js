@@ -220,12 +220,11 @@ async function followRuns() {
   for (;;) {
     await new Promise((resolve) => setTimeout(resolve, 3000));
     if (document.visibilityState !== "visible") continue;
-    const before = episode.subject?.checkpoints?.length ?? 0;
     await refreshSubjects().catch(() => {});
     const same = subjects.find((each) => each.number === episode.subject?.number);
     if (!same) continue;
     episode.subject = same;
-    if (!before && same.checkpoints?.length) {
+    if (!episode.mind && same.checkpoints?.length) {
       await episode.setMind({ run: same.number, step: null });
       showSetup();
       showTab();
