@@ -17,6 +17,7 @@ import argparse
 import json
 import os
 import random
+import resource
 import shutil
 import signal
 import subprocess
@@ -68,11 +69,12 @@ def call(arguments: Sequence[str], timeout: float = 600.0) -> Ended:
             stdout=subprocess.DEVNULL,
             stderr=told,
         )
-        until, hangs = time.monotonic() + timeout, False
+        until, hangs, most = time.monotonic() + timeout, False, 0
         while not (ended := os.wait4(process.pid, os.WNOHANG))[0]:
             if time.monotonic() > until and not hangs:
                 process.kill()
                 hangs = True
+            most = max(most, _most_memory(process.pid))
             time.sleep(0.01)
         told.seek(0)
         lines = told.read().decode(errors="replace").splitlines() + ["hangs"] * hangs
@@ -80,7 +82,16 @@ def call(arguments: Sequence[str], timeout: float = 600.0) -> Ended:
     # The process has been waited for already.
     process.returncode = os.waitstatus_to_exitcode(status)
     spent = used.ru_utime + used.ru_stime
-    return Ended(process.returncode, lines, spent, used.ru_maxrss * 1024)
+    return Ended(process.returncode, lines, spent, most)
+
+
+def _most_memory(pid: int) -> int:
+    """In bytes so far. wait4 would count the memory of the process that started it too."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
 
 
 # Kills
