@@ -1,13 +1,18 @@
 """Kills, damages and fills up: nothing is lost, nothing hangs.
 
     python benchmarks/drill.py --kills 100 --files 1000 --minutes 60
+    python benchmarks/drill.py --only signals
     python benchmarks/drill.py --kills 4 --files 40 --minutes 2 --seed 1 --out /tmp/drill.json
     python benchmarks/drill.py --docs results/drill.json
 
-Trainings are killed at random times and resumed until they end; the run folder must then be that of
-a training that was never killed, byte for byte. Copies of every kind of file that grue reads are
-damaged at random; the command that reads one must end with one line and the right code, change
-nothing, and take less than 10 s of processor time and 1 GB. The last form writes the tables of
+Trainings are killed at random times and resumed until they end, and must then be those that were
+never killed, byte for byte. Copies of every kind of file that grue reads are damaged at random, and
+must be refused in one line. Then come a full disk, killed and hung emulators, two writers, memory
+and signals. docs/reliability.md says what is compared.
+
+What came out is written down all the time, for each part with its commit. The same command goes on
+where the last one ended: a part that is complete stays, one that was begun at another commit begins
+anew. ``--piece`` ends after so many minutes. The last form writes the tables of
 docs/reliability.md.
 """
 
@@ -16,347 +21,250 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import random
-import resource
-import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import grue
+import drill_runs
+from drill_calls import Forks
+from drill_damage import Damages, counted
+
+from grue.engine.bench import device_name
 from grue.files import write_atomically
-from grue.games.gamefile import compiled_path
 from grue.training.provenance import about
 
 DOCS = Path("docs/reliability.md")
-MOST_SECONDS, MOST_BYTES = 10.0, 10**9
-COMMON = ["--set", "metrics_every=200", "--set", "learning_starts=200", "--set", "target_every=200"]
-SMALL = [f"--set={name}={size}" for name, size in (
-    ("encoder", 6), ("context", 8), ("hidden", 8), ("batch_size", 4), ("replay_steps", 2000),
-    ("embedding", 4))]  # fmt: skip
-TRAININGS = {
-    "tabular": ["--agent", "tabular", "--steps", "200000"],
-    "compiled": ["--agent", "sc", "--gate", "masking", *SMALL, "--steps", "6000"],
-    "side by side": [
-        *("--agent", "tabular", "--seeds", "0-3", "--together", "--steps", "100000"),
-    ],
-    "hosted": ["--agent", "tabular", "--steps", "4000"],
+SAVE_EVERY = 20
+
+
+class Drill:
+    """The parts, each of which goes on from what was found so far."""
+
+    def __init__(self, chosen: argparse.Namespace) -> None:
+        self.chosen = chosen
+        self.found = resumed(chosen.out, chosen.seed)
+        self.here = {name: about()[name] for name in ("commit", "changed_tree")}
+        self.begun = time.monotonic()
+        self.until = self.begun + 60 * min(chosen.minutes - self.found["minutes"], chosen.piece)
+        self._before = self.found["minutes"]
+
+    def run(self) -> None:
+        for part in self.chosen.only or PARTS:
+            if time.monotonic() < self.until and not self.is_complete(part):
+                self.begin(part)
+                with tempfile.TemporaryDirectory() as name, compiled_once():
+                    PARTS[part](self, Path(name))
+                self.save()
+
+    def is_complete(self, part: str) -> bool:
+        if part == "files":
+            return "files" in self.found and counted(self.found["files"]) >= self.chosen.files
+        if part == "kills":
+            rows = self.found.get("kills", {})
+            return sum(row["kills"] for row in rows.values()) >= self.chosen.kills
+        return all(name in self.found for name in NAMES.get(part, (part,)))
+
+    def begin(self, part: str) -> None:
+        """Forgets what was found by other code."""
+        if self.found["made"].get(part) != self.here:
+            for name in NAMES.get(part, (part,)):
+                self.found.pop(name, None)
+            self.found["made"][part] = self.here
+
+    def save(self) -> None:
+        spent = (time.monotonic() - self.begun) / 60
+        self.found["minutes"] = round(self._before + spent, 1)
+        text = json.dumps(self.found, indent=1) + "\n"
+        write_atomically(self.chosen.out, lambda file: file.write(text.encode()))
+
+    def files(self, folder: Path) -> None:
+        found = self.found.setdefault("files", {})
+        with Forks() as forks:
+            damages = Damages(folder, forks, self.chosen.seed, found)
+            while damages.counted < self.chosen.files and time.monotonic() < self.until:
+                damages.one()
+                if damages.done % SAVE_EVERY == 0:
+                    self.save()
+        print(dict(found["kinds"].items()), flush=True)
+
+    def kills(self, folder: Path) -> None:
+        rows = self.found.setdefault("kills", {})
+        names = list(drill_runs.trainings())
+        for number, name in enumerate(names):
+            row = rows.setdefault(name, {})
+            share = self.chosen.kills // len(names) + (number < self.chosen.kills % len(names))
+            (folder / name).mkdir()
+            killed = drill_runs.Kills(name, folder / name, self.chosen.seed, row)
+            while row["kills"] < share and time.monotonic() < self.until:
+                killed.run(share - row["kills"])
+                self.save()
+            print(name, row, flush=True)
+
+    def writers(self, folder: Path) -> None:
+        self._once("writers", lambda: drill_runs.drill_writers(folder))
+
+    def disk(self, folder: Path) -> None:
+        self._once("disk", lambda: drill_runs.drill_disk(folder, self.chosen.seed))
+
+    def emulators(self, folder: Path) -> None:
+        self._once("emulators", lambda: drill_runs.drill_emulators(folder, self.chosen.seed))
+
+    def memory(self, folder: Path) -> None:
+        program = [sys.executable, drill_runs.__file__ or "", str(self.chosen.steps)]
+        self._once("compiled_memory", lambda: json.loads(subprocess.check_output(program)))
+        hosted = self.chosen.hosted_steps
+        self._once("hosted_memory", lambda: drill_runs.hosted_memory(folder, hosted))
+
+    def signals(self, folder: Path) -> None:
+        """With the load of the machine at its begin: the promise is for a quiet one."""
+        load = round(os.getloadavg()[0], 2)
+        self._once(
+            "signals", lambda: {"load": load, **drill_runs.drill_signals(folder, self.chosen.seed)}
+        )
+
+    def _once(self, name: str, run: Any) -> None:
+        if name not in self.found:
+            self.found[name] = run()
+            print(name, self.found[name], flush=True)
+            self.save()
+
+
+PARTS = {
+    part.__name__: part
+    for part in (
+        *(Drill.files, Drill.kills, Drill.writers, Drill.disk, Drill.emulators),
+        *(Drill.memory, Drill.signals),
+    )
 }
-"""``hosted`` plays Zork I in emulators, where its story is found."""
 
 
-class Ended(NamedTuple):
-    code: int
-    lines: list[str]
-    seconds: float
-    bytes: int
+NAMES = {"memory": ("compiled_memory", "hosted_memory")}
+"""What a part finds, if it is not one thing of its name."""
 
 
-def call(arguments: Sequence[str], timeout: float = 600.0) -> Ended:
-    """A real process of grue, its processor time, and the most memory that it had.
-
-    Processor time, because a busy machine does not lengthen it.
-    """
-    with tempfile.TemporaryFile() as told:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "grue.cli", *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=told,
-        )
-        until, hangs, most = time.monotonic() + timeout, False, 0
-        while not (ended := os.wait4(process.pid, os.WNOHANG))[0]:
-            if time.monotonic() > until and not hangs:
-                process.kill()
-                hangs = True
-            most = max(most, _most_memory(process.pid))
-            time.sleep(0.01)
-        told.seek(0)
-        lines = told.read().decode(errors="replace").splitlines() + ["hangs"] * hangs
-    _, status, used = ended
-    # The process has been waited for already.
-    process.returncode = os.waitstatus_to_exitcode(status)
-    spent = used.ru_utime + used.ru_stime
-    return Ended(process.returncode, lines, spent, most)
+@contextmanager
+def compiled_once() -> Iterator[None]:
+    """Programs are compiled by the first process and read by the others: more is trained."""
+    with tempfile.TemporaryDirectory() as cache:
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = cache
+        os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
+        yield
 
 
-def _most_memory(pid: int) -> int:
-    """In bytes so far. wait4 would count the memory of the process that started it too."""
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    except OSError:
-        return 0
-    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
-
-
-# Kills
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    """All that a training must reproduce: not the times in TensorBoard's events."""
-    paths = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in paths
-        if not path.name.startswith("events.")
+def resumed(out: Path, seed: int) -> dict[str, Any]:
+    """What was found so far with the same seed."""
+    new = {
+        "command": " ".join(["python", "benchmarks/drill.py", *sys.argv[1:]]),
+        "seed": seed,
+        "minutes": 0.0,
+        "device": device_name(),
+        "made": {},
     }
-
-
-def killed(command: Sequence[str], out: Path, kills: int, chance: random.Random) -> int:
-    """Trains, with so many kills at random times, and returns how many of them hit."""
-    hit, before = 0, time.perf_counter()
-    whole = 0.0
-    while hit < kills:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "grue.cli", *command, "--out", str(out), "--resume"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        try:
-            process.wait(chance.uniform(0.5, whole or 12.0))
-        except subprocess.TimeoutExpired:
-            process.send_signal(chance.choice((signal.SIGKILL, signal.SIGKILL, signal.SIGTERM)))
-            process.wait()
-            hit += 1
-            continue
-        # It ended before it was hit: the next ones begin anew.
-        whole = max(time.perf_counter() - before, 1.0)
-        shutil.rmtree(out, ignore_errors=True)
-        before = time.perf_counter()
-    ended = call([*command, "--out", str(out), "--resume"])
-    if ended.code:
-        raise SystemExit(f"a resumed training failed: {ended.lines[-1:]}")
-    return hit
-
-
-def outcome(folder: Path) -> dict[str, bytes]:
-    """What a training ends with. The checkpoint before the last one depends on the time."""
-    found = contents(folder)
-    last: dict[str, str] = {}
-    for name in sorted(name for name in found if name.endswith(".npz")):
-        last[str(Path(name).parent)] = name
-    return {n: d for n, d in found.items() if not n.endswith(".npz") or n in last.values()}
-
-
-def drill_kills(kills: int, folder: Path, chance: random.Random, until: float) -> dict[str, Any]:
-    rows = {}
-    for number, (name, options) in enumerate(TRAININGS.items()):
-        share = kills // len(TRAININGS) + (number < kills % len(TRAININGS))
-        game = "saladworld-1"
-        if name == "hosted":
-            from grue.games.zmachine import zork
-
-            if not zork.is_there():
-                continue
-            game = zork.NAME
-        command = ["train", game, *options, *COMMON, "--checkpoint-seconds", "0.5"]
-        straight = folder / f"straight {name}"
-        if call([*command, "--out", str(straight)]).code:
-            raise SystemExit(f"the training {name} failed")
-        hit = same = 0
-        while hit < share and time.monotonic() < until:
-            out = folder / f"killed {name}"
-            shutil.rmtree(out, ignore_errors=True)
-            now = killed(command, out, min(5, share - hit), chance)
-            hit += now
-            same += now * (outcome(out) == outcome(straight))
-        rows[name] = {"kills": hit, "identical": same}
-        print(f"{name}: {hit} kills, {same} in runs that ended byte-identical", flush=True)
-    return rows
-
-
-# Damaged files
-
-
-class Kind(NamedTuple):
-    """A kind of file: where it lies in the folder, and the command that reads it."""
-
-    path: str
-    command: list[str]
-
-
-def prepare(folder: Path) -> dict[str, Kind]:
-    """A folder with every kind of file that grue reads."""
-    level = grue.load("saladworld-1")
-    shutil.copy(level.story, folder / "game.z8")
-    shutil.copy(level.story.with_suffix(".json"), folder / "game.json")
-    shutil.copy(compiled_path(level), folder / "one.grue.npz")
-    train = ["train", "saladworld-1", "--agent", "tabular", *COMMON, "--steps"]
-    if call([*train, "400", "--out", str(folder / "runs")]).code:
-        raise SystemExit("a training failed")
-    run = "runs/saladworld-1-tabular-none-seed0"
-    record = next(Path("results/saladworld").rglob("*.json"), None)
-    kinds = {
-        "story": Kind("game.z8", ["walkthrough", "game.z8", "--run"]),
-        "game file": Kind("game.json", ["walkthrough", "game.z8", "--run"]),
-        "compiled game": Kind(
-            "one.grue.npz",
-            ["train", "one.grue.npz", "--agent", "tabular", "--steps", "1000", "--out", "new"],
-        ),
-        "config": Kind(f"{run}/config.json", [*train, "600", "--resume", "--out", "runs"]),
-        "metrics": Kind(f"{run}/metrics.jsonl", [*train, "600", "--resume", "--out", "runs"]),
-        "checkpoint": Kind(
-            f"{run}/checkpoint/step-000000400.npz", [*train, "600", "--resume", "--out", "runs"]
-        ),
-    }
-    if record is not None:
-        shutil.copy(record, folder / "record.json")
-        kinds["record"] = Kind("record.json", ["report", "record.json", "--claims", "claims.md"])
-    return kinds
-
-
-def damage(data: bytes, chance: random.Random) -> bytes:
-    """Another content: cut, flipped, overwritten, doubled, emptied or of another kind."""
-    at = chance.randrange(max(len(data), 1))
-    how = chance.randrange(6)
-    if how == 0:
-        return data[:at]
-    if how == 1:
-        return data[:at] + bytes([data[at] ^ (1 << chance.randrange(8))]) + data[at + 1 :]
-    if how == 2:
-        some = chance.randbytes(chance.randint(1, 64))
-        return data[:at] + some + data[at + len(some) :]
-    if how == 3:
-        return data[:at] + data[at // 2 :]
-    if how == 4:
-        return chance.choice((b"", b"{}", b"[" * 100_000, b"null", b"\xff\xfe" * 99, b"PK\3\4"))
-    return data[:at] + data[at + chance.randint(1, 64) :]
-
-
-def drill_files(files: int, folder: Path, chance: random.Random, until: float) -> dict[str, Any]:
-    kinds = prepare(folder)
-    kept = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    before = os.getcwd()
-    rows = {name: {"damaged": 0, "refused": 0, "accepted": 0, "wrong": 0} for name in kinds}
-    wrong: list[dict[str, Any]] = []
-    slowest = largest = 0.0
-    os.chdir(folder)
-    try:
-        for number in range(files):
-            if time.monotonic() > until:
-                break
-            name = list(kinds)[number % len(kinds)]
-            path = folder / kinds[name].path
-            path.write_bytes(damage(kept[path], chance))
-            as_it_was = contents(folder)
-            ended = call(kinds[name].command, 6 * MOST_SECONDS)
-            slowest, largest = max(slowest, ended.seconds), max(largest, ended.bytes)
-            row = rows[name]
-            row["damaged"] += 1
-            fits = ended.seconds < MOST_SECONDS and ended.bytes < MOST_BYTES
-            one_line = len(ended.lines) == 1 and ended.lines[0].startswith("grue: ")
-            if (
-                ended.code == 0 and fits
-            ):  # The change is in what is not read, or makes another valid file.
-                row["accepted"] += 1
-            elif ended.code in (1, 2) and one_line and fits and contents(folder) == as_it_was:
-                row["refused"] += 1
-            else:
-                row["wrong"] += 1
-                wrong.append({"kind": name, **ended._asdict(), "lines": ended.lines[-3:]})
-            _restore(folder, kept)
-    finally:
-        os.chdir(before)
-    print(rows, flush=True)
-    return {"kinds": rows, "wrong": wrong, "slowest_s": slowest, "largest_bytes": largest}
-
-
-def _restore(folder: Path, kept: dict[Path, bytes]) -> None:
-    for path in sorted(folder.rglob("*"), reverse=True):
-        if path.is_file() and path not in kept:
-            path.unlink()
-        elif path.is_dir() and not any(path.iterdir()):
-            path.rmdir()
-    for path, data in kept.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-
-
-# Writers, and memory
-
-
-def drill_writers(folder: Path) -> dict[str, Any]:
-    """Two trainings in one folder: one trains, the other is refused."""
-    command = ["train", "saladworld-1", *TRAININGS["tabular"], *COMMON, "--resume", "--out"]
-    words = [sys.executable, "-m", "grue.cli", *command, str(folder / "both")]
-    pipes: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
-    both: list[Any] = [subprocess.Popen(words, **pipes) for _ in range(2)]
-    errors = [process.communicate()[1].decode().splitlines()[-1:] for process in both]
-    codes = [process.returncode for process in both]
-    straight = call([*command, str(folder / "alone")])
-    same = outcome(folder / "both") == outcome(folder / "alone")
-    return {
-        "codes": sorted(codes),
-        "said": [line for line in errors if line],
-        "identical": same and straight.code == 0,
-    }
-
-
-def drill_memory(steps: int) -> dict[str, Any]:
-    """The memory of a process that steps a compiled game, in the course of it."""
-    import jax
-    import jax.numpy as jnp
-
-    env = grue.make("saladworld-3", "compiled")
-    each, batch = 100, 1000
-
-    def episode(key: Any) -> Any:
-        actions = jax.random.randint(key, (each,), 0, len(env.commands))
-        return jax.lax.scan(lambda s, a: (env.step(s, a)[0], None), env.reset()[0], actions)[
-            0
-        ].score
-
-    play = jax.jit(lambda key: jax.vmap(episode)(jax.random.split(key, batch)).sum())
-    sizes = []
-    for number in range(max(steps // (each * batch), 10)):
-        play(jax.random.key(number)).block_until_ready()
-        sizes.append(_resident())
-    tenth = len(sizes) // 10
-    return {
-        "steps": len(sizes) * each * batch,
-        "after_a_tenth_bytes": sizes[tenth],
-        "at_the_end_bytes": sizes[-1],
-        "score": float(play(jnp.asarray(jax.random.key(0)))),
-    }
-
-
-def _resident() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+    found = json.loads(out.read_text()) if out.exists() else new
+    return found if found["seed"] == seed and found["device"] == new["device"] else new
 
 
 # What comes out
 
 
 def documented(found: dict[str, Any]) -> str:
-    """The tables of docs/reliability.md."""
-    here = found["about"]
-    kills = [[n, r["kills"], r["identical"]] for n, r in found["kills"].items()]
-    files = [[n, *r.values()] for n, r in found["files"]["kinds"].items()]
-    memory = found["memory"]
+    """The tables of docs/reliability.md; parts that have not been run are named."""
+    kills = [[name, *row.values()] for name, row in found.get("kills", {}).items()]
+    files = [[name, *row.values()] for name, row in found["files"]["kinds"].items()]
+    totals = [sum(row[column] for row in files) for column in range(1, len(files[0]))]
     return "\n".join(
         [
-            *_table(["training", "kills", "in runs that ended byte-identical"], kills),
+            *_table(
+                ["training", "kills", "of them in runs that ended byte-identical", "runs",
+                 "earlier checkpoints tried", "of them byte-identical in the end"],
+                kills,
+            ),
             "",
-            *_table(["file", "damaged", "refused by the rule", "accepted", "wrong"], files),
+            *_table(
+                ["file", "damaged", "refused by the rule", "not read, same result",
+                 "another valid file", "wrong"],
+                [*files, ["**all**", *totals]],
+            ),
             "",
-            f"The slowest of these commands took {found['files']['slowest_s']:.1f} s, the largest "
-            f"{found['files']['largest_bytes'] / 1e6:.0f} MB. Two trainings in one folder ended "
-            f"with the codes {found['writers']['codes']}, and the run was "
-            f"{'' if found['writers']['identical'] else 'not '}that of one alone. A process had "
-            f"{memory['after_a_tenth_bytes'] / 1e6:.0f} MB after a tenth of {memory['steps']:,} "
-            f"steps of the compiled level 3, and {memory['at_the_end_bytes'] / 1e6:.0f} MB at the "
-            "end.",
+            *_told(found),
             "",
-            f"`{found['command']}`, commit {str(here['commit'])[:10]}, seed {found['seed']}, "
-            f"{here['device']}, {found['minutes']:.0f} minutes.",
+            f"`{found['command']}`, seed {found['seed']}, {found['device']}, "
+            f"{found['minutes']:.0f} minutes in all. {_commits(found['made'])}.",
         ]
+    )  # fmt: skip
+
+
+def _commits(made: dict[str, dict[str, Any]]) -> str:
+    at: dict[str, list[str]] = {}
+    for part, here in made.items():
+        commit = str(here["commit"])[:10] + (" with changes" if here["changed_tree"] else "")
+        at.setdefault(commit, []).append(part)
+    return "; ".join(f"Commit {commit}: {', '.join(parts)}" for commit, parts in at.items())
+
+
+def _told(found: dict[str, Any]) -> list[str]:
+    files = found["files"]
+    lines = [
+        f"- Damaged files: the slowest refusal took {files['slowest_s']:.1f} s, the largest had "
+        f"{files['largest_bytes'] / 1e6:.0f} MB. {files['real']} of the refusals were made by a "
+        f"real process as well, {files['real_alike']} of them with the same code and line."
+    ]
+    for name, told in TOLD.items():
+        part = found.get(name, {"skipped": "not run yet"})
+        lines += [f"- {told[0]}: {part.get('skipped') or told[1](part)}."]
+    if "signals" in found:
+        rows = {name: row for name, row in found["signals"].items() if name != "load"}
+        lines += [
+            "",
+            *_table(
+                ["training, rows of 100,000 steps", "s from SIGTERM to the end", "from Ctrl-C"],
+                [[name, row["SIGTERM"], row["SIGINT"]] for name, row in rows.items()],
+            ),
+        ]
+    return lines
+
+
+def _of_writers(row: dict[str, Any]) -> str:
+    alike = "" if row["identical"] else "not "
+    return f"exit codes {row['codes']}, and the run was {alike}that of one alone"
+
+
+def _of_emulators(rows: dict[str, Any]) -> str:
+    return "; ".join(
+        f"{name} in {row['tries']} trainings, of which {row['went_on']} went on to their end with "
+        f"one failed episode counted, within {row['slowest_s']:.0f} s"
+        for name, row in rows.items()
     )
+
+
+def _of_disk(row: dict[str, Any]) -> str:
+    return (
+        f"it was full in {row['tries']} trainings, {row['told']} said so in their last line with "
+        f"exit code 1, and {row['identical']} ended byte-identical once there was space"
+    )
+
+
+def _of_memory(row: dict[str, Any]) -> str:
+    sizes = [row[name] / 1e6 for name in ("after_a_tenth_bytes", "at_half_bytes")]
+    last = row["at_the_end_bytes"] / 1e6
+    return (
+        f"{sizes[0]:.0f} MB after a tenth of {row['steps']:,}, {sizes[1]:.0f} MB at half, "
+        f"{last:.0f} MB at the end"
+    )
+
+
+TOLD = {
+    "writers": ("Two writers", _of_writers),
+    "disk": ("Full disk", _of_disk),
+    "emulators": ("Emulators", _of_emulators),
+    "compiled_memory": ("Memory over steps of the compiled level 3", _of_memory),
+    "hosted_memory": ("Memory over steps of Zork I with its emulators", _of_memory),
+}
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
@@ -370,35 +278,15 @@ def write_docs(found: dict[str, Any], path: Path = DOCS) -> None:
     path.write_text(f"{head}<!-- drill -->\n{documented(found)}\n<!-- /drill -->{tail}")
 
 
-def drill(kills: int, files: int, minutes: float, seed: int, steps: int) -> dict[str, Any]:
-    begun, chance = time.monotonic(), random.Random(seed)
-    with tempfile.TemporaryDirectory() as name:
-        places: list[Path] = [Path(name) / part for part in ("kills", "files", "writers")]
-        for place in places:
-            place.mkdir()
-        half = begun + 30 * minutes
-        parts: dict[str, Callable[[], Any]] = {
-            "files": lambda: drill_files(files, places[1], chance, half),
-            "kills": lambda: drill_kills(kills, places[0], chance, begun + 60 * minutes),
-            "writers": lambda: drill_writers(places[2]),
-            "memory": lambda: drill_memory(steps),
-        }
-        found = {part: run() for part, run in parts.items()}
-    return {
-        "command": " ".join(["python", "benchmarks/drill.py", *sys.argv[1:]]),
-        "seed": seed,
-        "minutes": round((time.monotonic() - begun) / 60, 1),
-        "about": about(),
-        **found,
-    }
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--files", type=int, default=1000)
-    parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--minutes", type=float, default=60.0, help="of all pieces together")
+    parser.add_argument("--piece", type=float, default=1e9, help="minutes of this one")
     parser.add_argument("--steps", type=int, default=10_000_000, help="of the compiled game")
+    parser.add_argument("--hosted-steps", type=int, default=200_000)
+    parser.add_argument("--only", nargs="*", choices=list(PARTS))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("results/drill.json"))
     parser.add_argument("--docs", type=Path, help="write the tables of docs/reliability.md")
@@ -406,9 +294,7 @@ def main() -> None:
     if chosen.docs is not None:
         write_docs(json.loads(chosen.docs.read_text()))
         return
-    found = drill(chosen.kills, chosen.files, chosen.minutes, chosen.seed, chosen.steps)
-    text = json.dumps(found, indent=1) + "\n"
-    write_atomically(chosen.out, lambda file: file.write(text.encode()))
+    Drill(chosen).run()
 
 
 if __name__ == "__main__":

@@ -83,8 +83,10 @@ def plot(picture: Path, records: list[dict[str, Any]]) -> None:
         axis.plot(sizes, costs, "o-", label=f"batch {batch:,}")
         linear = [costs[0] * size / sizes[0] for size in sizes]
         axis.plot(sizes, linear, "--", color="grey", label="linear in the size")
-        for name, size, value in zip(names, sizes, costs, strict=True):
-            axis.annotate(name[-1], (size, value), textcoords="offset points", xytext=(4, -10))
+        for told, size, value in named_points(names, sizes, costs):
+            around = {"boxstyle": "round,pad=0.1", "facecolor": "white", "edgecolor": "none"}
+            place = {"textcoords": "offset points", "xytext": (0, 8), "ha": "center"}
+            axis.annotate(told, (size, value), bbox=around, **place)
         axis.set_xlabel("commands + facts of the level")
         axis.set_ylabel("nanoseconds per step")
         axis.set_title(record["device"])
@@ -94,6 +96,20 @@ def plot(picture: Path, records: list[dict[str, Any]]) -> None:
     figure.tight_layout()
     picture.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(picture, dpi=120)
+
+
+def named_points(
+    names: list[str], sizes: list[int], costs: list[float]
+) -> list[tuple[str, float, float]]:
+    """The levels' numbers and where they stand; levels of nearly one size share a place."""
+    found: list[tuple[str, float, float]] = []
+    for name, size, cost in sorted(zip(names, sizes, costs, strict=True), key=lambda p: p[1]):
+        if found and size - found[-1][1] < 0.03 * max(sizes):
+            told, before, value = found.pop()
+            found.append((f"{told}, {name[-1]}", before, max(value, cost)))
+        else:
+            found.append((name[-1], size, cost))
+    return found
 
 
 def tables(records: list[dict[str, Any]]) -> None:

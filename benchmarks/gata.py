@@ -1,6 +1,7 @@
 """Measures both engines on games of GATA's level 4: compile time, file size, steps per second.
 
-    python benchmarks/gata.py --out results/bench/gata-cpu.json
+    python benchmarks/gata.py --docs                    # into results/bench/gata-cpu.json
+    python benchmarks/gata.py --from results/bench/gata-cpu.json --docs
 
 Makes the games with TextWorld's generator, compiles them, and plays one of them at random: compiled
 in batches, with full observations and admissible sets, and on TextWorld itself, in the same run.
@@ -28,6 +29,8 @@ from grue.games.makers import games_in, make_games
 from grue.games.registry import load_textworld
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from env import _replace  # noqa: E402
 
 
 def compiled_games(folder: Path) -> list[dict[str, Any]]:
@@ -53,14 +56,7 @@ def compiled_games(folder: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--games", type=int, default=5)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=3.0)
-    parser.add_argument("--keep", type=Path, help="keep the games here, and take those there are")
-    parser.add_argument("--out", type=Path, default=ROOT / "results" / "bench" / "gata-cpu.json")
-    given = parser.parse_args()
+def measure(given: argparse.Namespace) -> dict[str, Any]:
     git = ["git", "-C", str(ROOT)]
     at = subprocess.run(
         [*git, "describe", "--always", "--abbrev=40", "--dirty"], capture_output=True
@@ -74,7 +70,7 @@ def main() -> None:
         rows = [row._asdict() for row in bench_env([first], (1, 1024), given.seconds)]
     import jax
 
-    record = {
+    return {
         "command": shlex.join(["python", "benchmarks/gata.py", *sys.argv[1:]]),
         "commit": at.stdout.decode().strip(),
         "seed": given.seed,
@@ -86,10 +82,52 @@ def main() -> None:
         "compiled": compiled,
         "rows": rows,
     }
-    given.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    print(json.dumps({name: record[name] for name in ("median_compile_cpu_s", "median_bytes")}))
-    for row in rows:
-        print(f"{row['engine']:32} {row['batch']:>6} {row['steps_per_s']:>12,.0f}")
+
+
+def told(record: dict[str, Any]) -> str:
+    """For docs/textworld.md."""
+    speed = {(row["engine"], row["batch"]): f"{row['steps_per_s']:,.0f}" for row in record["rows"]}
+    compiled = record["compiled"]
+    near = sum(bool(row["near"]) for row in compiled)
+    return "\n".join(
+        [
+            "| GATA's level 4, steps a second | |",
+            "|---|---|",
+            "| grue compiled, batch 1,024, full texts and admissible sets "
+            f"| {speed['grue compiled', 1024]} |",
+            f"| grue compiled, batch 1 | {speed['grue compiled', 1]} |",
+            f"| TextWorld | {speed['textworld', 1]} |",
+            "| TextWorld, with admissible commands "
+            f"| {speed['textworld, admissible commands', 1]} |",
+            "",
+            f"Compiling takes {record['median_compile_cpu_s']} s of CPU time and "
+            f"{record['median_bytes'] / 1000:.0f} kB at the median of {len(compiled)} games, of "
+            f"which {near} are compiled near; the first is the one that is played, with "
+            f"{compiled[0]['commands']} commands. `{record['command']}`, commit "
+            f"`{record['commit'][:10]}`, seed {record['seed']}, {record['device']}, "
+            f"JAX {record['versions']['jax']}.",
+        ]
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--games", type=int, default=5)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--keep", type=Path, help="keep the games here, and take those there are")
+    parser.add_argument("--out", type=Path, default=ROOT / "results" / "bench" / "gata-cpu.json")
+    parser.add_argument("--from", type=Path, dest="source", help="do not measure; read this")
+    parser.add_argument("--docs", action="store_true", help="rewrite docs/textworld.md")
+    given = parser.parse_args()
+    if given.source is not None:
+        record = json.loads(given.source.read_text())
+    else:
+        record = measure(given)
+        given.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    if given.docs:
+        _replace(ROOT / "docs" / "textworld.md", "speed", told(record))
+    print(told(record))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ Six kinds; the settings of "tw-cooking-gata" are those of GATA's four levels, an
 
 python benchmarks/generality.py                     # every kind, into results/generality/
 python benchmarks/generality.py --kinds custom tw-cooking-gata --games 5
+python benchmarks/generality.py --first-seed 2001   # other games
 python benchmarks/generality.py --keep DIR          # keeps games and results there, and goes on
 python benchmarks/generality.py --docs              # only rewrites the table in the docs
 
@@ -12,6 +13,7 @@ Each game is made from a fixed seed in a temporary folder, compiled (or refused 
 played at random on the compiled and the real engine side by side, and won by its walkthrough on
 both. Ctrl-C, a game's time limit and the limit of the whole run all leave what there is. With
 --keep, a later run measures only the games that are missing or were measured with other code.
+Seeds from which tw-make builds no game are replaced by the next ones after the others.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import os
 import re
 import shlex
 import signal
@@ -28,6 +31,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from importlib.metadata import version
 from multiprocessing import TimeoutError, get_context
 from pathlib import Path
@@ -43,6 +47,8 @@ PAGE = ROOT / "docs" / "what-compiles.md"
 BEGIN, END = "<!-- generality: begin -->", "<!-- generality: end -->"
 GENERATION_LIMIT_S = 150
 """The generators search for a world, and sometimes do not find one."""
+QUICKLY = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
+"""A game's programs run for seconds, and XLA would take longer to optimise them."""
 
 Row = dict[str, Any]
 
@@ -217,30 +223,71 @@ def _walk(verifier: Any) -> str:
 # All of them
 
 
-def measure_all(options: argparse.Namespace, folder: Path) -> Iterator[Row]:
-    """Rows as they are done; first those that an earlier run has left in the folder."""
-    tasks = []
-    source = f"{_source_digest()} {options.steps}"
-    for seed in range(1, options.games + 1):
-        for kind in options.kinds:
-            kept = folder / f"{kind}-{seed}.row.json"
-            row = json.loads(kept.read_text()) if kept.exists() else {}
-            if row.pop("source", None) == source:
-                yield row
-            else:
-                tasks.append((kind, seed, folder, options.steps, options.game_limit))
+Task = tuple[str, int, Path, int, int]
+
+
+class StoppedError(Exception):
+    """The time is up, or Ctrl-C."""
+
+
+def measure_all(options: argparse.Namespace, folder: Path, commit: str) -> Iterator[Row]:
+    """Rows as they are done; first those that an earlier run has left in the folder.
+
+    Each carries the commit at which it was measured.
+    """
     until = time.monotonic() + options.limit
+    source = f"{_source_digest()} {options.steps}"
+    first, games = int(options.first_seed), int(options.games)
+    following = dict.fromkeys(options.kinds, first)
+    missing = dict.fromkeys(options.kinds, games)
+    os.environ.setdefault("XLA_FLAGS", QUICKLY)
     # A forked process would share locks that JAX's threads hold; old programs go with theirs.
     with get_context("spawn").Pool(options.jobs, maxtasksperchild=8) as pool:
-        rows = pool.imap_unordered(_measure_task, tasks)
-        try:
-            for _ in tasks:
-                row = rows.next(max(until - time.monotonic(), 1))
-                kept = folder / f"{row['kind']}-{row['seed']}.row.json"
-                kept.write_text(json.dumps({"source": source, **row}), encoding="utf-8")
+        while any(missing.values()):
+            tasks = []
+            for kind, count in missing.items():
+                for seed in range(following[kind], following[kind] + count):
+                    tasks.append((kind, seed, folder, options.steps, options.game_limit))
+                following[kind] += count
+            tasks.sort(key=lambda task: task[1])
+            missing = dict.fromkeys(options.kinds, 0)
+            for row in _rows(pool, tasks, source, commit, until):
+                missing[row["kind"]] += not was_made(row)
                 yield row
-        except (KeyboardInterrupt, TimeoutError) as stopped:
-            print(f"stopped early: {type(stopped).__name__}", file=sys.stderr)
+
+
+def _rows(
+    pool: Any, tasks: Sequence[Task], source: str, commit: str, until: float
+) -> Iterator[Row]:
+    """Rows of tasks: those that are kept, then those that are measured now."""
+    left = []
+    for task in tasks:
+        kept = _kept(*task[:3])
+        row = json.loads(kept.read_text()) if kept.exists() else {}
+        if row.pop("source", None) == source:
+            yield row
+        else:
+            left.append(task)
+    rows = pool.imap_unordered(_measure_task, left)
+    try:
+        for _ in left:
+            row = rows.next(max(until - time.monotonic(), 1))
+            row["commit"] = commit
+            text = json.dumps({"source": source, **row})
+            _kept(row["kind"], row["seed"], left[0][2]).write_text(text, encoding="utf-8")
+            yield row
+    except (KeyboardInterrupt, TimeoutError) as stopped:
+        print(f"stopped early: {type(stopped).__name__}", file=sys.stderr)
+        raise StoppedError from None
+
+
+def _kept(kind: str, seed: int, folder: Path) -> Path:
+    return folder / f"{kind}-{seed}.row.json"
+
+
+def was_made(row: Row) -> bool:
+    """What tw-make itself could not make is no game."""
+    return not str(row.get("error")).startswith("tw-make")
 
 
 def _source_digest() -> str:
@@ -252,7 +299,7 @@ def _source_digest() -> str:
     return digest.hexdigest()[:16]
 
 
-def _measure_task(task: tuple[str, int, Path, int, int]) -> Row:
+def _measure_task(task: Task) -> Row:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that collects.
     return measure(*task)
 
@@ -263,26 +310,23 @@ def provenance(options: argparse.Namespace) -> dict[str, Any]:
     git = ["git", "-C", str(ROOT)]
     commit = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True).stdout
     changed = subprocess.run(
-        [*git, "status", "--porcelain", "--", "src"], capture_output=True, text=True
+        [*git, "status", "--porcelain", "--", "src", __file__], capture_output=True, text=True
     ).stdout
+    places = {str(options.keep): "KEEP", str(options.out): "OUT"}  # Names for this machine's paths.
+    given = [places.get(word, word) for word in sys.argv[1:]]
     return {
         "grue": grue.__version__,
         "commit": commit.strip() + ("+changes" if changed else ""),
         "textworld": version("textworld"),
         "device": device_name(),
-        "command": shlex.join(
-            [
-                *("python", "benchmarks/generality.py", "--kinds", *options.kinds),
-                *("--games", str(options.games), "--steps", str(options.steps)),
-            ]
-        ),
-        "seeds": f"1 to {options.games}",
+        "command": shlex.join(["python", "benchmarks/generality.py", *given]),
+        "seeds": f"from {options.first_seed} on",
     }
 
 
 def summary(kind: str, rows: Sequence[Row]) -> list[str]:
-    """The cells of one line of the table; what tw-make itself could not make is no game."""
-    rows = [row for row in rows if not str(row.get("error")).startswith("tw-make")]
+    """The cells of one line of the table."""
+    rows = [row for row in rows if was_made(row)]
     compiled = [row for row in rows if row.get("compiled")]
     refused = Counter(_why(row["reason"]) for row in rows if row.get("reason"))
     failed = Counter(row["error"] for row in rows if row.get("error"))
@@ -323,10 +367,11 @@ def write_docs() -> None:
     lines += [_line(summary(kind, stored[kind]["games"])) for kind in KINDS if kind in stored]
     runs = {(run["command"], run["commit"]): run for run in stored.values()}
     for run in runs.values():
+        commits = sorted({row.get("commit", run["commit"])[:12] for row in run["games"]})
         lines += [
             "",
             f"Made by `{run['command']}` (seeds {run['seeds']}) with grue {run['grue']}, commit "
-            f"`{run['commit'][:12]}`, TextWorld {run['textworld']}, {run['device']}.",
+            f"`{'`, `'.join(commits)}`, TextWorld {run['textworld']}, {run['device']}.",
         ]
     page = PAGE.read_text(encoding="utf-8")
     before, rest = page.split(BEGIN)
@@ -350,7 +395,8 @@ def store(rows: Mapping[str, list[Row]], head: Mapping[str, Any], out: Path) -> 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
-    parser.add_argument("--games", type=int, default=40, help="seeds of each kind")
+    parser.add_argument("--games", type=int, default=41, help="of each kind")
+    parser.add_argument("--first-seed", type=int, default=1)
     parser.add_argument("--steps", type=int, default=1500, help="steps compared in each game")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--limit", type=float, default=5400, help="seconds for the whole run")
@@ -367,10 +413,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.keep or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        for row in measure_all(options, folder):
-            rows[row["kind"]].append(row)
-            said = row.get("reason") or row.get("error") or f"{row.get('mismatches')} mismatches"
-            print(f"{row['kind']} {row['seed']}: {said}", file=sys.stderr, flush=True)
+        with suppress(StoppedError):
+            for row in measure_all(options, folder, head["commit"]):
+                rows[row["kind"]].append(row)
+                said = row.get("reason") or row.get("error") or f"{row['mismatches']} mismatches"
+                print(f"{row['kind']} {row['seed']}: {said}", file=sys.stderr, flush=True)
     store(rows, head, options.out)
     print(_line(COLUMNS))
     for kind, found in rows.items():

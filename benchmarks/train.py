@@ -130,24 +130,33 @@ def plot(picture: Path, records: list[Record]) -> None:
 
     (record,) = [r for r in records if not r["device"].startswith("CPU")]
     figure, (by_runs, by_level) = plt.subplots(1, 2, figsize=(9.6, 3.8))
-    rows = sorted((r for r in record["rows"] if r["game"] == "saladworld-3"), key=_runs)
-    by_runs.plot([r["runs"] for r in rows], [r["steps_per_s"] for r in rows], "o-")
+    level_3 = [r for r in record["rows"] if r["game"] == "saladworld-3"]
+    fifty = [r for r in record["rows"] if r["runs"] == 50]
+    _draw(by_runs, [(r, r["runs"]) for r in of_one_commit(level_3)], "o-")
     by_runs.set_xlabel("runs side by side on level 3")
-    rows = sorted((r for r in record["rows"] if r["runs"] == 50), key=lambda r: r["game"])
-    by_level.plot([int(r["game"][-1]) for r in rows], [r["steps_per_s"] for r in rows], "o-")
+    _draw(by_level, [(r, int(r["game"][-1])) for r in of_one_commit(fifty)], "o")
     by_level.set_xlabel("level, with 50 runs side by side")
-    for axis in (by_runs, by_level):
-        axis.set_ylabel("training steps a second, all runs")
-        axis.set_ylim(0, 1.08 * max(row["steps_per_s"] for row in record["rows"]))
-        axis.spines[["top", "right"]].set_visible(False)
+    by_level.set_xlim(0.7, 7.3)
     figure.suptitle(f"{record['device']}, paper sizes, an update every 4 steps")
     figure.tight_layout()
     picture.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(picture, dpi=120)
 
 
-def _runs(row: Record) -> int:
-    return row["runs"]
+def of_one_commit(rows: list[Record]) -> list[Record]:
+    """The rows of the commit that has most of them: others cannot be compared with these."""
+    commits = [row["commit"] for row in rows]
+    return [row for row in rows if row["commit"] == max(commits, key=commits.count)]
+
+
+def _draw(axis: Any, rows: list[tuple[Record, int]], style: str) -> None:
+    points = sorted((at, row["steps_per_s"]) for row, at in rows)
+    axis.plot(*zip(*points, strict=True), style)
+    axis.set_title(f"commit {rows[0][0]['commit'][:7]}", fontsize=10)
+    axis.set_ylabel("training steps a second, all runs")
+    axis.set_ylim(0, 1.08 * max(speed for _, speed in points))
+    axis.yaxis.set_major_formatter("{x:,.0f}")
+    axis.spines[["top", "right"]].set_visible(False)
 
 
 def tables(records: list[Record]) -> None:

@@ -3,14 +3,17 @@
     python benchmarks/two_groups_on_one_gpu.py --out results/bench/two-groups-one-gpu.json
 
 Two worker processes with half of a GPU each, as ``--gpus-per-group 0.5`` starts them, with Ray if
-it is installed and without. While they train, nvidia-smi tells how much memory each process holds.
-The runs must end as they do with a whole GPU for each.
+it is installed and without. While they train, nvidia-smi tells how much memory each process holds,
+or where it does not see the processes (in a container), how much the GPU has given away in all.
+The runs must end as they do with a whole GPU for each. Programs are compiled once and kept in a
+folder of this command's own, so that the second half does not wait for the compiler.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -28,7 +31,7 @@ from grue.experiments.devices import GPU_SHARE, first_gpu, gpus
 from grue.experiments.local_processes import LocalProcesses
 from grue.experiments.tasks import PlannedRun, Task
 from grue.training.config import TrainConfig
-from grue.training.runs import read_run, run_name
+from grue.training.runs import run_name
 
 SETTINGS = {"game": "saladworld-1", "agent": "sc", "gate": "masking", "steps": 20_000}
 
@@ -48,6 +51,9 @@ class Watching:
 
     def __init__(self) -> None:
         self.held: list[int] = []
+        """Bytes of each process, as far as they are known."""
+        self.used = 0
+        """Bytes of all processes together, and of the driver."""
         self.at_once = 0
         self._asked = 0.0
 
@@ -59,12 +65,15 @@ class Watching:
         self.at_once = max(self.at_once, training)
         if training == 2 and time.monotonic() - self._asked > 2:
             self._asked = time.monotonic()
-            command = ["nvidia-smi", "--query-compute-apps=used_memory"]
-            told = subprocess.run(
-                [*command, "--format=csv,noheader,nounits"], capture_output=True, text=True
-            )
-            held = [int(line) * 2**20 for line in told.stdout.split() if line.isdigit()]
-            self.held = max(self.held, held, key=sum)
+            self.held = max(self.held, _told("--query-compute-apps=used_memory"), key=sum)
+            self.used = max(self.used, *_told("--query-gpu=memory.used"), 0)
+
+
+def _told(query: str) -> list[int]:
+    """Numbers of MiB that nvidia-smi tells, in bytes."""
+    command = ["nvidia-smi", query, "--format=csv,noheader,nounits"]
+    told = subprocess.run(command, capture_output=True, text=True)
+    return [int(line) * 2**20 for line in told.stdout.split() if line.isdigit()]
 
 
 def conducted(executor: Executor) -> Watching:
@@ -91,13 +100,12 @@ def measure(folder: Path, at_commit: str | None) -> dict[str, Any]:
         checked["ray"] = "ray"
     same = {
         where: all(
-            read_run(path).metrics["score"].tolist()
-            == read_run(folder / "whole" / path.name).metrics["score"].tolist()
+            (path / "metrics.jsonl").read_bytes()
+            == (folder / "whole" / path.name / "metrics.jsonl").read_bytes()
             for path in sorted((folder / part).iterdir())
         )
         for where, part in checked.items()
     }
-    most = max(shared.held, default=0)
     return {
         "command": " ".join(["python", *sys.argv]),
         "commit": at_commit or commit(),
@@ -105,10 +113,18 @@ def measure(folder: Path, at_commit: str | None) -> dict[str, Any]:
         "memory_bytes": memory,
         "groups_training_at_once": shared.at_once,
         "bytes_of_each_process": shared.held,
-        "each_within_its_half": bool(most) and most <= (GPU_SHARE * 0.5 + 0.02) * memory,
-        "scores_as_with_a_whole_gpu": same,
+        "bytes_in_use": shared.used,
+        "each_within_its_half": _within(shared, memory),
+        "metrics_as_with_a_whole_gpu": same,
         "seeds": [0, 1, 2, 3],
     }
+
+
+def _within(shared: Watching, memory: float) -> bool:
+    """Two processes hold at most their halves; what the driver itself takes is some 2%."""
+    if len(shared.held) >= 2:
+        return max(shared.held) <= (GPU_SHARE * 0.5 + 0.02) * memory
+    return 0 < shared.used <= (GPU_SHARE + 0.04) * memory
 
 
 def main() -> None:
@@ -118,13 +134,14 @@ def main() -> None:
     given = parser.parse_args()
     if not gpus():
         sys.exit("there is no GPU here that JAX can use; run this where there is one")
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as programs:
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = programs
         found = measure(Path(folder), given.commit)
     given.out.parent.mkdir(parents=True, exist_ok=True)
     given.out.write_text(json.dumps(found, indent=1) + "\n")
     print(json.dumps(found, indent=1))
     good = found["groups_training_at_once"] == 2 and found["each_within_its_half"]
-    sys.exit(0 if good and all(found["scores_as_with_a_whole_gpu"].values()) else 1)
+    sys.exit(0 if good and all(found["metrics_as_with_a_whole_gpu"].values()) else 1)
 
 
 if __name__ == "__main__":

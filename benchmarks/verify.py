@@ -4,7 +4,8 @@
     python benchmarks/verify.py --steps 1000000 --jobs 2
 
 Each piece is one ``grue verify`` with a seed of its own, and is written down as soon as it is done:
-the same command goes on where the last one stopped. ``--pieces`` ends after so many of them.
+the same command goes on where the last one stopped. ``--jobs`` pieces are under way at a time, each
+in a process of its own. ``--pieces`` ends after so many of them.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -34,17 +37,18 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=OUT)
     chosen = parser.parse_args()
     done = json.loads(chosen.out.read_text())["pieces"] if chosen.out.exists() else []
-    for game, seed in missing(done, chosen.steps)[: chosen.pieces]:
-        done.append(piece(game, seed, chosen.jobs))
-        write(done, chosen.out)
-        print(f"{told(done[-1])}, {len(missing(done, chosen.steps))} to go", flush=True)
+    wanted = missing(done, chosen.steps)[: chosen.pieces]
+    with ProcessPoolExecutor(chosen.jobs, get_context("spawn")) as pool:
+        for ended in as_completed([pool.submit(piece, *one) for one in wanted]):
+            done.append(ended.result())
+            write(done, chosen.out)
+            print(f"{told(done[-1])}, {len(missing(done, chosen.steps))} to go", flush=True)
 
 
 def missing(done: list[dict[str, Any]], steps: int) -> list[tuple[str, int]]:
     """Games and seeds of the pieces that are not done, all levels growing alike."""
     there = {(one["game"], one["seed"]) for one in done}
     wanted = [
-        # Each process of a piece takes a seed of its own.
         (game, 10_000 * level + 100 * number)
         for number in range(-(-steps // PIECE))
         for level, game in enumerate(game_names(), 1)
@@ -52,9 +56,9 @@ def missing(done: list[dict[str, Any]], steps: int) -> list[tuple[str, int]]:
     return [one for one in wanted if one not in there]
 
 
-def piece(game: str, seed: int, jobs: int) -> dict[str, Any]:
+def piece(game: str, seed: int) -> dict[str, Any]:
     begun = time.perf_counter()
-    report = verify(game, PIECE, seed, jobs)
+    report = verify(game, PIECE, seed)
     here = about()
     return {
         "game": game,
@@ -65,7 +69,8 @@ def piece(game: str, seed: int, jobs: int) -> dict[str, Any]:
         "seconds": round(time.perf_counter() - begun, 1),
         "commit": here["commit"],
         "changed_tree": here["changed_tree"],
-        "command": f"grue verify {game} --steps {PIECE} --seed {seed} --jobs {jobs}",
+        "device": device_name(),
+        "command": f"grue verify {game} --steps {PIECE} --seed {seed}",
     }
 
 
@@ -81,10 +86,7 @@ def write(done: list[dict[str, Any]], out: Path) -> None:
         for game in games
     ]
     lines = [",\n  ".join(json.dumps(one) for one in some) for some in (rows, done)]
-    text = (
-        f'{{"device": {json.dumps(device_name())},\n "rows": [\n  {lines[0]}\n ],\n'
-        f' "pieces": [\n  {lines[1]}\n ]}}\n'
-    )
+    text = f'{{"rows": [\n  {lines[0]}\n ],\n "pieces": [\n  {lines[1]}\n ]}}\n'
     write_atomically(out, lambda file: file.write(text.encode()))
 
 

@@ -21,11 +21,12 @@ import numpy as np
 from grue.training.config import TrainConfig, parse_seeds
 from grue.training.progress import Display
 from grue.training.runs import read_run
-from grue.training.train import train_all
+from grue.training.train import CHECKPOINT_SECONDS, train_all
 
 SIZES: dict[str, dict[str, Any]] = {
     "small": {"encoder": 32, "context": 64, "hidden": 64, "batch_size": 16, "replay_steps": 50_000},
     "medium": {"encoder": 32, "context": 128, "hidden": 64, "replay_steps": 200_000},
+    "half": {"context": 256},
     "paper": {},
 }
 FOUND: dict[str, Any] = {"explore": "achievements", "bonus": 1.5, "heads": 8}
@@ -56,6 +57,17 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "balance": "score",
         "past_end": True,
         "trace": 0.7,
+    },
+    "return": {**FOUND, "balance": "score", "past_end": True, "return_share": 0.25},
+    "return-half": {**FOUND, "balance": "score", "past_end": True, "return_share": 0.5},
+    "return-floor": {
+        **FOUND,
+        "bonus": 0.7,
+        "bonus_floor": 0.2,
+        "balance": "score",
+        "past_end": True,
+        "trace": 0.7,
+        "return_share": 0.25,
     },
     "long": {
         **FOUND,
@@ -122,13 +134,15 @@ def command(variant: str, config: TrainConfig) -> str:
 
 def table(rows: list[dict[str, Any]]) -> str:
     lines = [
-        "| game | variant | seed | steps | final fraction | best | wins | first win | solved at |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| game | units | variant | seed | steps | final fraction | best | wins | first win | "
+        "solved at |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         first, solved = (f"{row[k]:,}" if row[k] else "never" for k in ("first_win", "solved_at"))
         lines.append(
-            f"| {row['game']} | {row['variant']} | {row['seed']} | {row['step']:,} | "
+            f"| {row['game']} | {row['config']['context']} | {row['variant']} | {row['seed']} | "
+            f"{row['step']:,} | "
             f"{row['final_fraction']:.3f} | {row['best_fraction']:.3f} | {row['wins']} | {first} | "
             f"{solved} |"
         )
@@ -143,6 +157,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--sizes", choices=SIZES, default="medium")
     parser.add_argument("--variants", default=",".join(VARIANTS))
     parser.add_argument("--out", type=Path, default=Path("results/exploration"))
+    parser.add_argument("--checkpoint-seconds", type=float, default=CHECKPOINT_SECONDS)
     parser.add_argument("--only-table", action="store_true")
     given = parser.parse_args()
     given.variants = given.variants.split(",")
@@ -153,11 +168,17 @@ def arguments() -> argparse.Namespace:
 
 
 def write(given: argparse.Namespace) -> None:
-    """Writes the results and the table of all runs in the folder."""
+    """Writes the results and the table of all runs in the folder.
+
+    A row of the results stays if its run was made elsewhere.
+    """
     found = sorted((given.out / "runs").glob("*/*/metrics.jsonl"))
-    rows = [row_of(p.parent.parent.name.split("-", 3)[3], p.parent) for p in found]
+    file = given.out / "exploration.json"
+    old = json.loads(file.read_text()) if file.exists() else []
+    new = [row_of(p.parent.parent.name.split("-", 3)[3], p.parent) for p in found]
+    rows = list({row["command"]: row for row in old + new}.values())
     given.out.mkdir(parents=True, exist_ok=True)
-    (given.out / "exploration.json").write_text(json.dumps(rows, indent=1) + "\n")
+    file.write_text(json.dumps(rows, indent=1) + "\n")
     (given.out / "table.md").write_text(table(rows))
     print(table(rows))
 
@@ -169,7 +190,14 @@ def main() -> None:
             with Display() as display:
                 for variant in given.variants:
                     config, folder = config_of(variant, given), folder_of(variant, given)
-                    train_all([config], folder, resume=True, progress=display, together=True)
+                    train_all(
+                        [config],
+                        folder,
+                        resume=True,
+                        together=True,
+                        progress=display,
+                        checkpoint_seconds=given.checkpoint_seconds,
+                    )
     finally:
         write(given)
 

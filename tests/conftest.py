@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -21,10 +22,16 @@ from grue.games.game import Game
 
 LEVELS = tuple(range(1, 8))
 COMPILED = "JAX_COMPILATION_CACHE_DIR"
+QUICKLY = "--xla_backend_optimization_level=1 --xla_cpu_use_fusion_emitters=false"
+"""The tests spend most of their time in XLA's compiler. Set XLA_FLAGS to test its defaults."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """What one process has compiled, the others and those that tests start need not."""
+    os.environ.setdefault("XLA_FLAGS", QUICKLY)  # Read when JAX first looks for devices.
+    # What a shell starts in the background ignores Ctrl-C, and so would all that tests start.
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if COMPILED not in os.environ:
         folder = tempfile.TemporaryDirectory(prefix="grue-compiled-")
         os.environ[COMPILED] = folder.name

@@ -40,6 +40,7 @@ def sums(**values: float) -> dict[str, Any]:
         "rightly_admitted": 150,
         "wrongly_admitted": 50,
         "wrongly_rejected": 75,
+        "inadmissible_value": 40,
         "updates": 25,
         "q_loss": 50,
         "classifier_loss": 12.5,

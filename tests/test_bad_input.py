@@ -40,9 +40,8 @@ def complaint(arguments: Sequence[str], code: int, capsys: pytest.CaptureFixture
 
 def process(arguments: Sequence[str], typed: bytes = b"") -> tuple[int, list[str], str]:
     """Exit code, lines of stderr, and stdout of a real process."""
-    result = subprocess.run(
-        [sys.executable, "-m", "grue.cli", *arguments], input=typed, capture_output=True, timeout=60
-    )
+    command = [sys.executable, "-m", "grue.cli", *arguments]
+    result = subprocess.run(command, input=typed, capture_output=True, timeout=300)
     return result.returncode, result.stderr.decode().splitlines(), result.stdout.decode()
 
 

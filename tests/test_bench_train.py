@@ -69,7 +69,7 @@ def test_the_work_of_an_update(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--agents", "tabular"], "only drqn and sc have updates to time, not 'tabular'"),
+        (["--agents", "tabular"], "only drqn, sc, drrn have updates to time, not 'tabular'"),
         (["--gates", "mask"], "there is no gate 'mask'"),
         (["--runs", "0"], "--runs takes numbers from 1 on"),
         (["--games", "saladworld-9"], "saladworld-9"),

@@ -14,6 +14,7 @@ from grue.engine.compiler.build import compile_game, score_text
 from grue.engine.verify import Verifier
 from grue.errors import CannotCompileError
 from grue.games.game import Game
+from grue.games.gamefile import compiled_path
 
 pytestmark = pytest.mark.filterwarnings("ignore::jericho.UnsupportedGameWarning")
 
@@ -75,6 +76,69 @@ def test_generated_game(
     assert (bool(step.terminated), int(step.score)) == (True, game.max_score)
     assert (real.terminated, real.score) == (True, game.max_score)
     engines.real.close()
+
+
+@pytest.fixture
+def with_lists(tmp_path: Path) -> Callable[[int], Game]:
+    """A box, a stand with two things, and two things whose texts list what the holders hold."""
+    import textworld
+    from textworld.generator import compile_game as compile_story
+    from textworld.generator.game import Event, Quest
+
+    def make(about_the_stand: int) -> Game:
+        maker: Any = textworld.GameMaker()  # whose annotations are not those it takes
+        hall = maker.new_room("hall")
+        maker.set_player(hall)
+        box, stand = (maker.new(type=t, name=name) for t, name in (("c", "box"), ("s", "stand")))
+        note, card, lamp, book = (
+            maker.new(type="o", name=name) for name in ("note", "card", "lamp", "book")
+        )
+        hall.add(box, stand, note, card)
+        box.add_property("open")
+        stand.add(lamp, book)
+        note.infos.desc = f"There [is-are a list of things in the {box.id}] there."
+        listed = (card, stand)[about_the_stand]
+        listed.infos.desc = f"There [is-are a list of things on the {stand.id}] there."
+        maker.quests = [Quest([Event(conditions=[maker.new_fact("in", book, box)])], reward=1)]
+        options = textworld.GameOptions()
+        options.path = str(tmp_path / "lists.z8")
+        return grue.load(Path(compile_story(maker.build(), options)))
+
+    return make
+
+
+def test_a_list_after_is_or_are(with_lists: Callable[[int], Game]) -> None:
+    """Before "nothing", the verb is what it was before the last list."""
+    game = with_lists(0)
+    compile_game(game).save(compiled_path(game))
+    engines = Verifier(game)
+    said = []
+    state, _ = engines._reset()
+    real_state, _ = engines.real.reset()
+    for command in ("examine note", "examine card", "examine note", "take lamp from stand",
+                    "examine card", "examine note"):  # fmt: skip
+        action = game.commands.index(command)
+        state, step = engines._step(state, action)
+        real_state, real = engines.real.step(real_state, action)
+        text = " ".join((real.text or "").split())
+        assert " ".join(engines.compiled.decode(step.observation).split()) == text
+        said.append(text)
+    assert [text for text in said if text.startswith("There")] == [
+        "There is nothing there.",
+        "There are a lamp and a book there.",
+        "There are nothing there.",
+        "There is a book there.",
+        "There is nothing there.",
+    ]
+    report = engines.run(150, seed=0)
+    assert (str(report.first or ""), report.mismatches) == ("", 0)
+    engines.real.close()
+
+
+def test_a_list_that_stands_twice_in_a_text_is_refused(with_lists: Callable[[int], Game]) -> None:
+    """Inform adds its own list to a stand's description."""
+    with pytest.raises(CannotCompileError, match="a text lists the things of 'stand' twice"):
+        compile_game(with_lists(1))
 
 
 # What must be refused, made from level 4 by one change each.

@@ -32,6 +32,8 @@ from grue.training.runs import run_name
 from grue.training.train import train
 
 STEPS = 200_000
+PATIENCE = 300.0
+"""Seconds; a machine that is busy with other tests starts processes slowly."""
 
 
 def config(seed: int, **values: Any) -> TrainConfig:
@@ -153,11 +155,12 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_killed_process_goes_on_from_its_checkpoint(alone: Path, tmp_path: Path) -> None:
     options = {"kind": "train", "out": str(tmp_path), "checkpoint_seconds": 0.0}
     executor = LocalProcesses(2, options)
+    saved = tmp_path / run_name(config(0)) / "checkpoint"
     killed: list[int] = []
 
     class Killing(Notes):
         def show(self, tasks: Sequence[TaskProgress], outcome: StudyOutcome) -> None:
-            if not killed and 0 in executor._running and tasks[0].step >= 2_000:
+            if not killed and 0 in executor._running and list(saved.glob("*.npz")):
                 worker, _, _ = executor._running[0]
                 killed.append(worker.process.pid)
                 os.kill(worker.process.pid, signal.SIGKILL)
@@ -175,17 +178,20 @@ def test_a_killed_process_goes_on_from_its_checkpoint(alone: Path, tmp_path: Pat
 def test_a_worker_without_its_starter_writes_a_checkpoint_and_ends(tmp_path: Path) -> None:
     options = {"kind": "train", "out": str(tmp_path), "checkpoint_seconds": 600.0}
     executor = LocalProcesses(1, options)
-    long = config(0, steps=4_000_000)
+    long = config(0, steps=1_000_000_000)
     executor.start(task(0, long), again=False)
-    begun = time.monotonic()
-    while not any(event.kind == "row" for event in executor.poll(0.5)):
-        assert time.monotonic() - begun < 90
     worker, _, _ = executor._running[0]
+
+    def wait_for(kind: str) -> None:
+        begun = time.monotonic()
+        while not any(event.kind == kind for event in executor.poll(0.5)):
+            assert time.monotonic() - begun < PATIENCE
+
+    wait_for("row")
     assert worker.process.stdin is not None
     worker.process.stdin.close()
-    assert worker.process.wait(60) == 0
-    kinds = [event.kind for event in executor.poll(5.0)]
-    assert kinds[-1] == "stopped"
+    assert worker.process.wait(PATIENCE) == 0
+    wait_for("stopped")
     assert len(list((tmp_path / run_name(long) / "checkpoint").glob("*.npz"))) == 1
 
 
@@ -225,10 +231,10 @@ def reproduce(out: Path, *more: str) -> int:
 def test_minutes_end_in_time_and_say_what_is_left(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    long = ("--set", "steps=3200000", "--set", "learning_starts=3200000", "--no-draw")
+    long = ("--set", "steps=1000000000", "--set", "learning_starts=1000000000", "--no-draw")
     begun = time.monotonic()
     assert reproduce(tmp_path, *long, "--jobs", "1", "--minutes", "0.25") == 0
-    assert time.monotonic() - begun < 30
+    assert time.monotonic() - begun < 120  # It would train for an hour.
     told = capsys.readouterr().err
     assert "left: level 1: tabular + oracle, li-tabular + oracle" in told
     (run,) = (tmp_path / "runs").iterdir()
@@ -265,11 +271,12 @@ def test_a_slurm_job_trains_its_group_and_asks_for_more_time(
     job = subprocess.Popen(["bash", str(script)], env=variables, stderr=subprocess.PIPE)
     begun = time.monotonic()
     while not list(out.glob("runs/*/metrics.jsonl")):
-        assert time.monotonic() - begun < 60
+        assert time.monotonic() - begun < PATIENCE
         time.sleep(0.02)
     job.terminate()
     job.communicate()
-    if job.returncode == 130:  # It was stopped before its end, and goes on.
+    if job.returncode:  # It was stopped before its end, and goes on.
+        assert job.returncode in (130, 143)
         assert asked.read_text() == "requeue 7_0\n"
         assert subprocess.run(["bash", str(script)], env=variables).returncode == 0
     (record,) = out.glob("records/*/*.json")

@@ -1,4 +1,4 @@
-"""The environment contract: the same tests for compiled, hosted and pooled games."""
+"""The environment contract: the same tests for compiled, stacked, hosted and pooled games."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from grue.games.tokens import squeeze, tokenize
 
 STEPS = 10
 KINDS = (
-    *("compiled", "hosted TextWorld", "pooled TextWorld"),
+    *("compiled", "stacked", "hosted TextWorld", "hosted set", "pooled TextWorld"),
     *("hosted story", "pooled story", "hosted Zork", "pooled Zork"),
 )
 PATHS = {
@@ -46,7 +46,8 @@ class Case:
         self.hosted = self.kind.startswith("hosted")
         self.reset: Any = self.env.reset if self.hosted else jax.jit(self.env.reset)
         self.take: Any = self.env.step if self.hosted else jax.jit(self.env.step)
-        self.path = PATHS[self.kind.split()[-1] if " " in self.kind else "TextWorld"]
+        self.path = PATHS.get(self.kind.split()[-1], PATHS["TextWorld"])
+        self.is_set = self.kind in ("stacked", "hosted set")
 
     def command(self, state: Any, name: str) -> tuple[Any, Step]:
         return self.take(state, self.env.commands.index(name))
@@ -81,6 +82,9 @@ def case(
     real = host(game, STEPS)
     if kind == "compiled":
         env = grue.make(game, "compiled", STEPS)
+    elif kind in ("stacked", "hosted set"):  # The other games are never drawn.
+        listed, engine = [game, "saladworld-2"], "compiled" if kind == "stacked" else "hosted"
+        env = grue.make_many(listed, engine, episode_steps=STEPS, weights=[1, 0])
     elif kind.startswith("pooled"):
         env = PooledEnv(game, STEPS, informed=True, workers=1)
     else:
@@ -98,12 +102,18 @@ def same(one: Any, other: Any) -> bool:
 def test_it_tells_of_the_game(case: Case) -> None:
     env, game = case.env, case.game
     assert isinstance(env, Environment)
-    assert env.commands == game.commands
     assert "look" in env.commands
     assert env.episode_steps == STEPS
-    assert env.max_score == game.max_score
-    assert env.subtask_names == tuple(subtask.text for subtask in game.subtasks)
-    assert env.digest == game.digest
+    if case.is_set:
+        assert env.commands[: len(game.commands)] == game.commands
+        assert env.max_score == 20
+        assert len(env.subtask_names) == len(grue.load("saladworld-2").subtasks)
+        assert len(env.digest) == 64
+    else:
+        assert env.commands == game.commands
+        assert env.max_score == game.max_score
+        assert env.subtask_names == tuple(subtask.text for subtask in game.subtasks)
+        assert env.digest == game.digest
     assert env.observation_length > 0
     assert env.vocabulary.words[0]
     assert (env.notes(), env.check()) == ([], None)
@@ -197,8 +207,8 @@ def test_a_key_gives_hosted_and_pooled_games_the_same_chance(case: Case) -> None
     key = jax.random.key(7)
     mine, _ = case.env.reset(key)
     real, _ = case.real.reset(key)
-    if case.kind == "compiled":
-        assert same(mine, case.env.reset()[0])
+    if case.kind == "compiled" or case.is_set:  # These games draw no random numbers.
+        assert same(case.env.reset()[1], case.env.reset(key)[1])
         return
     seeds = []
     for _ in range(3):
@@ -222,7 +232,7 @@ def test_what_it_knows_of_commands(case: Case) -> None:
 
 
 def test_what_it_knows_of_subtasks_and_score(case: Case) -> None:
-    known = case.kind == "compiled" or case.kind.endswith("TextWorld")
+    known = case.kind in ("compiled", "stacked", "hosted set") or case.kind.endswith("TextWorld")
     assert case.env.knows.subtasks == known
     assert (case.env.subtask_names == ("Win the game.",)) == (not known)
     refusal = case.env.knows.score_refusal
@@ -234,7 +244,8 @@ def test_what_it_knows_of_subtasks_and_score(case: Case) -> None:
     else:
         assert refusal is None
         assert case.env.max_score is not None
-    assert known == (case.env.knows == Knowledge())
+    assert known == (case.env.knows._replace(chance=False) == Knowledge())
+    assert case.env.knows.chance == (case.is_set or not known)  # A set draws the game.
 
 
 def test_an_episode_is_cut_at_its_limit(case: Case) -> None:
@@ -257,8 +268,8 @@ def test_the_end_of_a_game(case: Case) -> None:
     assert not step.truncated
     assert not np.asarray(step.admissible_set).any()
     if case.env.knows.subtasks:
-        assert int(step.score) == case.env.max_score
-        assert np.asarray(step.subtasks).all()
+        assert int(step.score) == case.game.max_score
+        assert np.asarray(step.subtasks)[: len(case.game.subtasks)].all()
     if case.hosted:
         with pytest.raises(grue.UsageError, match="the game is over"):
             case.command(state, "look")

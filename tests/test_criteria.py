@@ -33,6 +33,7 @@ from grue.reports.criteria import (
     Reaches,
     SlightlyBetter,
     StaysBelow,
+    Vanishes,
 )
 from grue.reports.statistics import Estimate
 from grue.reports.verdicts import SHORT, Answer, Cell, Data, Outcome, Test, Verdict, decide
@@ -200,6 +201,19 @@ def test_few_admissible_commands() -> None:
     test = FewAdmissible(Cell(BASELINE, 1))
     assert outcome(test, with_commands(2.5)) == Outcome("yes", "2.5 of 8 commands")
     assert outcome(test, with_commands(4.0)) == Outcome("no", "4.0 of 8 commands")
+
+
+def test_a_value_that_vanishes() -> None:
+    def with_values(*values: float) -> Record:
+        return drqn(1, MIDDLE, columns={"inadmissible_value": np.tile(values, (3, 1))})
+
+    test = Vanishes(Cell(BASELINE, 1))
+    assert outcome(test, with_values(1.0, 2.0, 0.5, 0.1)) == Outcome(
+        "yes", "0.100 ± 0.000, 0.050 ± 0.000 of the peak"
+    )
+    assert outcome(test, with_values(1.0, 2.0, 0.5, 0.3)).answer == "no"
+    assert outcome(test, drqn(1, MIDDLE)) == Outcome(None, "")
+    assert str(test).endswith("ends at most 10% of its peak")
 
 
 def test_what_a_record_does_not_tell_is_not_tested() -> None:

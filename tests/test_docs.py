@@ -7,12 +7,15 @@ import json
 import re
 import shlex
 import tomllib
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import typer
+import watch
+from train import of_one_commit
 
 import grue
 from grue.cli.app import app
@@ -62,7 +65,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_files_that_are_named_are_there(page: Path) -> None:
-    folders = "tests|benchmarks|studies|results|docs|src"
+    folders = "tests|benchmarks|studies|examples|results|docs|src"
     for name in re.findall(rf"(?<![\w./-])(?:{folders})/[\w./-]*\w", page.read_text()):
         assert (ROOT / name).exists(), name
 
@@ -97,8 +100,13 @@ def test_types_are_for_others_too() -> None:
     assert Path(grue.__file__).with_name("py.typed").is_file()
 
 
+@cache
+def records_of(folder: str) -> list[Record]:
+    return read_records([ROOT / "results" / folder])
+
+
 def record(folder: str, label: str) -> Record:
-    (found,) = [r for r in read_records([ROOT / "results" / folder]) if r.label == label]
+    (found,) = [one for one in records_of(folder) if one.label == label]
     return found
 
 
@@ -140,17 +148,19 @@ def solved(label: str, level: int = 3, runs: int = 5) -> str:
 
 
 def results_row(label: str) -> str:
-    """How often and when a condition solves levels 1 to 3, as a row of the table in README.md."""
+    """A condition on levels 1 to 4, as a row of the table in README.md."""
     cells = []
     for level in (1, 2, 3):
-        records = read_records([ROOT / "results" / "saladworld" / f"saladworld-{level}"])
+        records = records_of(f"saladworld/saladworld-{level}")
         steps = [step for one in records if one.label == label for step in one.solved or ()]
         found = sorted(step for step in steps if step is not None)
         assert len(steps) in (0, 5)
         ends = " to ".join(dict.fromkeys(f"{step:,}" for step in found[:1] + found[-1:]))
         cells.append(", ".join(filter(None, (f"{len(found)} of 5", ends))) if steps else "not run")
-    final = record("saladworld/saladworld-3", label).final
-    return f"| {label} | {' | '.join(cells)} | {final.mean():.3f} ± {final.std():.3f} |"
+    for level in (3, 4):
+        final = record(f"saladworld/saladworld-{level}", label).final
+        cells.append(f"{final.mean():.3f} ± {final.std():.3f}")
+    return f"| {label} | {' | '.join(cells)} |"
 
 
 def test_the_table_of_results() -> None:
@@ -164,6 +174,10 @@ def test_the_table_of_results() -> None:
     steps = [step for some in learned for step in some or ()]
     found = sum(step is not None for step in steps)
     assert f"{found} of its {len(steps)} runs with a learned gate" in " ".join(page.split())
+    ends = {label: row.split("|")[-2].split()[0] for label, row in zip(labels, rows, strict=True)}
+    gated = [ends[f"drqn + {gate}"] for gate in ("dropout", "masking", "cqlh")]
+    told = f"{ends['drqn']} to {gated[0]} (dropout), {gated[1]} (masking) and {gated[2]} (cqlh)"
+    assert told in " ".join(page.split())
 
 
 def test_the_scores_on_zork() -> None:
@@ -194,7 +208,7 @@ def test_sc_and_learned_gates_are_faster_than_the_baseline(level: int) -> None:
 
 
 def test_the_note_on_level_1() -> None:
-    records = read_records([ROOT / "results" / "saladworld" / "saladworld-1"])
+    records = records_of("saladworld/saladworld-1")
     deep = [Condition.of(one.config) for one in records if one.config.agent in ("drqn", "sc")]
     others = [condition for condition in deep if condition != BASELINE]
     assert len(others) == 9
@@ -210,11 +224,21 @@ def small_runs(name: str) -> dict[str, Any]:
     return json.loads((ROOT / "results" / name / f"{name}.json").read_text())
 
 
-@pytest.mark.parametrize("name", ["baseline", "heads", "rare", "silent", "sweep"])
+@pytest.mark.parametrize("name", ["baseline", "drrn", "heads", "rare", "silent", "sweep"])
 def test_small_runs_are_told_with_their_command_and_table(name: str) -> None:
     page = (ROOT / "docs" / "agents.md").read_text()
     assert f"`{small_runs(name)['command']}`" in page
     assert (ROOT / "results" / name / "table.md").read_text() in page
+
+
+def test_the_curves_of_ppo_are_told() -> None:
+    page = (ROOT / "docs" / "ppo.md").read_text()
+    folder = ROOT / "results" / "ppo"
+    assert (folder / "table.md").read_text() in page
+    for path in folder.glob("*.json"):
+        made = json.loads(path.read_text())
+        assert made["command"].startswith(f"python examples/ppo.py --game {made['config']['game']}")
+        assert made["about"]["changed_tree"] is False
 
 
 def test_the_small_runs_of_the_baseline() -> None:
@@ -384,6 +408,33 @@ def test_the_speed_of_training() -> None:
     twenty = bench("twenty-runs")
     assert f"took {twenty['minutes']:.1f} minutes" in text
     assert f"at {twenty['steps_per_s']:,} steps a second" in text
+
+
+def test_each_half_of_the_picture_of_training_is_of_one_commit() -> None:
+    text = " ".join((ROOT / "docs" / "speed.md").read_text().split())
+    rows = bench("train-h200")["rows"]
+    halves = (
+        of_one_commit([row for row in rows if row["game"] == "saladworld-3"]),
+        of_one_commit([row for row in rows if row["runs"] == 50]),
+    )
+    commits = [{row["commit"][:7] for row in half} for half in halves]
+    assert [len(found) for found in commits] == [1, 1]
+    (runs,), (levels,) = commits
+    assert f"the numbers of runs at {runs}, the levels at {levels}" in text
+    assert sorted(row["runs"] for row in halves[0]) == [1, 5, 20, 100]
+    assert [int(row["game"][-1]) for row in halves[1]] == [7, 1, 5, 2, 4, 6]
+
+
+def test_the_speed_of_the_page() -> None:
+    """What docs/watch.md says is what was measured."""
+    measured = bench("watch-cpu")
+    assert watch.table(measured) in (ROOT / "docs" / "watch.md").read_text()
+    assert not measured["changed_tree"]
+    assert set(measured["times"]) == set(watch.BARS)
+    times = measured["times"]
+    late = [name for name, (_, bar) in watch.BARS.items() if times[name]["p95_ms"] > bar]
+    # The page tells of this one.
+    assert late in ([], ["move"])
 
 
 def test_a_run_in_a_batch_is_the_run_alone_on_a_gpu() -> None:

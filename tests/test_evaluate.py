@@ -23,15 +23,17 @@ from small_runs import NAME, TINY, TINY_STEPS
 import grue
 from grue.agents.agent import Agent, AgentState, Episode, RunParameters
 from grue.agents.gating import GATES, registered_gates
-from grue.agents.network import Network
+from grue.agents.network import ActionScorer, Network
 from grue.agents.registry import Setup
 from grue.cli import demo, entry
 from grue.cli.transcript import tell, tell_briefly
 from grue.engine.environment import Environment
 from grue.errors import GrueError, UsageError
 from grue.training import evaluate as evaluating
-from grue.training.evaluate import Evaluation, PlayedStep, RunEvaluation, play_episodes
-from grue.training.player import PLAY_STREAM, Player
+from grue.training.evaluate import Evaluation, PlayedStep, play_episodes
+from grue.training.evaluate_runs import RunEvaluation
+from grue.training.player import Player
+from grue.training.playing import PLAY_STREAM
 from grue.training.train import Result, train
 
 PAGE = Path(__file__).parents[1] / "docs" / "training.md"
@@ -186,7 +188,9 @@ def favouring(state: AgentState, command: int) -> AgentState:
     """The state with ξ̂ = 1 for one command and 0 for the others."""
 
     def bias(network: Network) -> Array:
-        return network.classifier.scorer.second_bias
+        scorer = network.classifier.scorer
+        assert isinstance(scorer, ActionScorer)
+        return scorer.second_bias
 
     network = state.learned.network
     certain = jnp.full_like(bias(network), -1e6).at[:, command].set(1e6)
@@ -503,7 +507,7 @@ def test_the_player_plays_what_evaluation_plays(folder: Path) -> None:
 
 def test_a_run_that_was_not_written(result: Result, folder: Path) -> None:
     run = result.runs[0]
-    held = type(run)(run.config, run.seed, run.metrics, None, run.trained)
+    held = type(run)(run.config, run.seed, run.metrics, None, _held=run.trained)
     same_play(played(grue.load_agent(held)), grue.evaluate(held).record())
     assert grue.evaluate(held).record() == grue.evaluate(folder).record()
 

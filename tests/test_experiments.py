@@ -20,7 +20,7 @@ from grue.experiments.figures import (
     parse_levels,
     read_figures,
 )
-from grue.experiments.scales import SCALES, find_scale, read_scale
+from grue.experiments.scales import RECIPES, SCALES, find_scale, read_recipes, read_scale
 from grue.experiments.wishes import Wish
 from grue.training.config import TrainConfig
 from grue.training.programs import check_trainable
@@ -35,7 +35,8 @@ GATES = ("none", "oracle", "dropout", "masking", "cqlh")
 def test_the_figures_are_the_papers() -> None:
     bars = ("oracle", "baseline-gates", "sc-gates", "sc-masking")
     curves = ("curves-levels-1-2", "sc-gates-level-3", "oracle-or-learned", "all-levels")
-    kinds = {name: figure.kind for name, figure in FIGURES.items()}
+    all_figures = find_figures("all")
+    kinds = {figure.name: figure.kind for figure in all_figures}
     assert kinds == {
         **dict.fromkeys(bars, "bars"),
         **dict.fromkeys(curves, "curves"),
@@ -43,12 +44,12 @@ def test_the_figures_are_the_papers() -> None:
         **dict.fromkeys(("maps-1-2", "maps-3-7"), "maps"),
         **dict.fromkeys(ZORK, "curves"),
     }
-    assert len({figure.paper for figure in FIGURES.values()}) == len(FIGURES)
+    assert len({figure.paper for figure in all_figures}) == len(all_figures)
     for name in (*bars, "tasks-solved", "all-levels"):
         assert FIGURES[name].levels == ALL_LEVELS
     assert FIGURES["curves-levels-1-2"].levels == (1, 2)
     assert FIGURES["sc-gates-level-3"].levels == (3,)
-    assert [name for name, figure in FIGURES.items() if figure.needs_story] == list(ZORK)
+    assert [figure.name for figure in all_figures if figure.needs_story] == list(ZORK)
     for figure in FIGURES.values():
         if figure.needs_story:
             assert (figure.levels, figure.column) == (("zork1",), "score_average")
@@ -231,8 +232,12 @@ def test_labels() -> None:
     assert switched.in_a_list == "sc + masking with no priority and no look"
     assert switched.typed == "sc+masking+no-priority+no-look"
     assert Condition.of(TrainConfig(**switched.settings)) == switched
+    exploring = Condition("sc", "masking", explore="achievements")
+    assert exploring.label == "sc + masking + achievements"
+    assert Condition.parse("sc+achievements") == Condition("sc", explore="achievements")
+    assert Condition.of(TrainConfig(**exploring.settings)) == exploring
     conditions = all_conditions(tuple(FIGURES.values()))
-    assert len({condition.label for condition in conditions}) == len(conditions) == 16
+    assert len({condition.label for condition in conditions}) == len(conditions) == 17
     for condition in conditions:
         assert parse_conditions(condition.typed) == (condition,)
 
@@ -242,9 +247,10 @@ def test_labels() -> None:
     [
         ('kind = "bars"', 'kind = "bar"', "figure 1: there is no kind 'bar': did you mean bars?"),
         ('title = "', 'titel = "', "figure 1: there is no entry 'titel': did you mean title?"),
-        ('paper = "fig:adm_images"\n', "", "figure 1: paper is missing or no text"),
+        ('title = "Oracle gating"\n', "", "figure 1: title is missing or no text"),
         ('"sc+oracle"]', '"sc+orakel"]', "figure 1: there is no gate 'orakel'; there are none"),
         ('"sc+oracle"]', '"sc+no-hope"]', "figure 1: a condition is written AGENT, AGENT+GATE"),
+        ('"sc+oracle"]', '"sc+counts+episodic"]', "or AGENT+GATE+EXPLORER"),
         ('levels = "1-7"', 'levels = "1-8"', "figure 1: levels lie from 1 to 7"),
         ('name = "baseline-gates"', 'name = "oracle"', "figure 3: there are two figures oracle"),
         ("[[figure]]", "[[figur", "cannot be read as TOML"),
@@ -260,6 +266,30 @@ def test_what_is_wrong_in_the_file_of_figures_is_told_in_a_line(
     assert str(caught.value).startswith(str(path))
     assert told in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_figures_past_the_paper_have_recipes() -> None:
+    """`all` leaves them out; a recipe is for all conditions with the explorer, below the scale."""
+    figure = FIGURES["exploration"]
+    assert figure not in find_figures("all")
+    for name, scale in SCALES.items():
+        wish = Wish((figure,), scale, levels=(4,))
+        plain, exploring = wish.configs()
+        assert (plain.explore, plain.heads) == ("none", None)
+        assert (exploring.explore, exploring.heads) == ("achievements", 8)
+        usual = RECIPES["achievements"]["epsilon_steps"]
+        assert exploring.epsilon_steps == scale.settings.get("epsilon_steps", usual)
+        command = wish.command(exploring)
+        assert command.startswith(f"grue reproduce exploration --scale {name} --levels 4 ")
+        assert "--conditions sc+masking+achievements --seeds" in command
+        assert wish.command(plain).startswith(f"grue reproduce all --scale {name} --levels 4 ")
+
+
+def test_what_is_wrong_in_a_recipe_is_told_in_a_line() -> None:
+    with pytest.raises(UsageError, match=r"there is no explorer 'curious': did you mean counts\?"):
+        read_recipes({"recipe": {"curious": {}}})
+    with pytest.raises(UsageError, match=r"there is no setting 'bonuss': did you mean bonus\?"):
+        read_recipes({"recipe": {"counts": {"bonuss": 1}}})
 
 
 def test_what_is_wrong_in_a_scale_is_told_in_a_line() -> None:

@@ -68,8 +68,8 @@ def play(
 def test_what_an_achievement_is_worth() -> None:
     """β/√N, the first time in an episode that a command is admissible at a score."""
     known = EXPLORER.init()
-    new = {"bonus": 2.0, "first_events": 1.0, "frontier": 1.0}
-    old = {"bonus": 0.0, "first_events": 0.0, "frontier": 1.0}
+    new = {"bonus": 2.0, "first_events": 1.0, "frontier": 1.0, "repeated": 0.0}
+    old = {"bonus": 0.0, "first_events": 0.0, "frontier": 1.0, "repeated": 0.0}
     known, event, told = play(known, 0, 2, admissible=True)
     assert (event, told) == (2, {**new, "events": 1.0})
     # Again in the same episode, and what is not admissible, are none.

@@ -23,10 +23,11 @@ OPTIMISE = {"adam", "sum_of_squares"}
 
 
 @pytest.mark.slow
-def test_training_is_lowered_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("agent_name", ["sc", "drrn"])
+def test_training_is_lowered_for_a_gpu(agent_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """At the paper's sizes, two runs side by side, every kernel."""
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    config = TrainConfig(game="saladworld-2", agent="sc", gate="masking", heads=5)
+    config = TrainConfig(game="saladworld-2", agent=agent_name, gate="masking", heads=5)
     # Not by ``build``, which would keep it for others.
     env = game_of(config)
     kind, key = config.kind, program_key(config)

@@ -229,6 +229,28 @@ def test_all_ways_to_name_a_game(tmp_path: Path) -> None:
     }
 
 
+def test_sets_of_games() -> None:
+    names = ["saladworld-1", "saladworld-2"]
+    env = made("grue/TextGame-v0", num_envs=6, game=names, episode_steps=3, draw="in order")
+    observations, infos = env.reset(seed=[5, 6, 7, 8, 9, 10])
+    games = infos["game"]
+    assert set(games) == {0, 1}
+    assert np.array_equal(env.reset(seed=[5, 6, 7, 8, 9, 10])[1]["game"], games)
+    for row, game in enumerate(games):
+        alone = grue.make(names[game])
+        start = jax.jit(alone.reset)()[1].observation
+        assert env.decode(observations[row]) == alone.decode(start)
+        exists = [c for c, yes in zip(env.commands, infos["exists"][row], strict=True) if yes]
+        assert exists == [c for c in env.commands if c in alone.commands]
+    for _ in range(3):
+        *_, truncated, infos = env.step(np.full(6, env.commands.index("look")))
+    assert truncated.all()
+    *_, infos = env.step(np.zeros(6, int))  # It restarts, each with the next game.
+    assert np.array_equal(infos["game"], 1 - games)
+    with pytest.raises(UsageError, match="draw: only for a folder or a list of games"):
+        made("grue/TextGame-v0", num_envs=2, game="saladworld-1", draw="in order")
+
+
 def test_before_the_reset_and_after_the_close() -> None:
     env = made(num_envs=2)
     with pytest.raises(gymnasium.error.ResetNeeded):

@@ -173,13 +173,16 @@ def test_a_run_outlives_its_emulators(
 ) -> None:
     env = game_of(resolved(config))
     assert isinstance(env, PooledEnv)
-    monkeypatch.setattr(env.pool, "seconds", 0.5)
     struck: list[int] = []
 
     def strike(step: int) -> None:
+        """Only the one that was stopped is waited for so shortly: a busy one may take longer."""
         if step == 40:
             struck.extend(env.pool.processes)
             os.kill(struck[0], how)
+            monkeypatch.setattr(env.pool, "seconds", 2.0)
+        elif struck:
+            monkeypatch.undo()
 
     watcher = Watcher(strike)
     result = train(config, tmp_path, progress=watcher).runs[0]

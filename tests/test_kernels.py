@@ -379,7 +379,7 @@ def test_a_late_heads_first_gradient(by_head: bool, way: float) -> None:
     found, state, _ = update(network, slopes[1], state, late, None, 1e-6, 1e9, by_head)
     for _ in range(120):
         found, state, _ = update(found, slopes[0], state, early, None, 1e-6, 1e9, by_head)
-    moved = jnp.abs(found.scorer.second_bias[2] - network.scorer.second_bias[2])
+    moved = jnp.abs(found.scorer.first_bias[2] - network.scorer.first_bias[2])
     np.testing.assert_allclose(moved / 1e-6, way, rtol=0.01)
 
 

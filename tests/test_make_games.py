@@ -69,7 +69,9 @@ def test_seeds_that_fail_are_replaced(tmp_path: Path, monkeypatch: pytest.Monkey
     ("arguments", "complaint"),
     [
         (["chess"], "there is no kind 'chess' of games; there are cooking, custom, simple, coin"),
-        (["coin", "--level", "301"], "no level '301' of tw-coin_collector; there are 1 to 300"),
+        (["coin", "--level", "301"], "no level '301' of tw-coin_collector; there are 1 to 150, "),
+        (["coin", "--level", "151"], "no level '151' of tw-coin_collector; there are 1 to 150, "),
+        (["hunter", "--level", "0"], "no level '0' of tw-treasure_hunter; there are 1 to 30"),
         (["cooking", "--level", "9"], "there is no level '9' of tw-cooking; there are gata-1"),
         (["coin", "--split", "80,20"], "the split 80,20 is not of train, valid and test games"),
         (["coin", "--split", "most"], "--split is 'most'; give whole percents such as 80,10,10"),

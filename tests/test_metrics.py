@@ -40,6 +40,7 @@ def test_a_row() -> None:
         "classifier_accuracy": 0.8,
         "precision": 0.75,
         "recall": 150 / 225,
+        "inadmissible_value": 0.4,
         "candidates": 2.5,
         "admissible_commands": 2.25,
         "admissible": 0.3,
@@ -52,7 +53,10 @@ def test_a_row() -> None:
 
 def test_the_columns_of_an_agent() -> None:
     """What an agent neither declares nor estimates is no column of its runs."""
-    learned = ("q_loss", "classifier_loss", "classifier_accuracy", "precision", "recall")
+    learned = (
+        *("q_loss", "classifier_loss", "classifier_accuracy", "precision", "recall"),
+        "inadmissible_value",
+    )
     row = make_row(TABULAR, 100, sums(), 1, [])
     assert tuple(row) == tuple(name for name in COLUMNS if name not in learned)
     assert fault(row, TABULAR, 1) == ""

@@ -29,13 +29,15 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Path:
     hall, yard = maker.new_room("hall"), maker.new_room("yard")
     maker.connect(hall.north, yard.south)
     maker.set_player(hall)
-    stand, oak = (maker.new(type="s", name=name) for name in ("stand", "oak stand"))
+    stand, oak, shelf = (
+        maker.new(type="s", name=name) for name in ("stand", "oak stand", "oak shelf")
+    )
     box = maker.new(type="c", name="box")
     box.add_property("open")
     things = [maker.new(type="o", name=n) for n in ("lamp", "green lamp", "coin")]
     foods = [maker.new(type="f", name=n) for n in ("red pepper", "red onion", "red type D apple")]
     keys = [maker.new(type="k", name=n) for n in ("key", "gold key")]
-    hall.add(stand, *things, *foods)
+    hall.add(stand, shelf, *things, *foods)
     yard.add(oak, box, *keys)
     maker.add_fact("match", keys[1], box)
     maker.quests = [Quest([Event(conditions=[maker.new_fact("in", things[2], box)])], reward=1)]
@@ -64,6 +66,16 @@ PLAYS = {
         ("go north", "-= Yard =-"),
         ("put lamp on stand", "You put the green lamp on the oak stand."),
         ("take lamp from stand", "You take the green lamp from the oak stand."),
+    ),
+    "from the other place": (
+        ("take coin from oak stand", "You can't see any such thing."),
+        ("take coin", "You pick up the coin from the ground."),
+        ("put coin on oak shelf", "You put the coin on the oak shelf."),
+        (
+            "take coin from oak stand",
+            "I only understood you as far as wanting to take the coin from the oak shelf.",
+        ),
+        ("take lamp from oak stand", "You can't see any such thing."),
     ),
     "the wrong key": (
         ("go north", "-= Yard =-"),

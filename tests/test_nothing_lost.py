@@ -21,7 +21,8 @@ from grue.cli import entry
 from grue.experiments.records import records_in
 from grue.games.compiled_tables import HEADER, TABLES, check
 from grue.games.gamefile import compiled_path, load_compiled
-from grue.training import memory, pieces, runs
+from grue.training import memory, pieces, runs, trainer
+from grue.training.checkpoint import saved_steps
 from grue.training.runs import read_rows, run_folders
 
 NAME = "saladworld-1-tabular-none-seed0"
@@ -110,6 +111,15 @@ def test_a_missing_row(line: int, out: Path, capsys) -> None:
     assert contents(out) == before
 
 
+def test_a_missing_row_of_a_finished_run(out: Path, capsys) -> None:
+    path = out / NAME / "metrics.jsonl"
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[1:]))
+    before = contents(out)
+    said = refused([*TRAIN, "--steps", "500", "--resume", "--out", str(out)], 1, capsys)
+    assert "line 1 is damaged (its step is 200, not 100" in said
+    assert contents(out) == before
+
+
 def test_a_row_of_another_run(out: Path, capsys) -> None:
     path = out / NAME / "metrics.jsonl"
     path.write_text(path.read_text().replace('"seed": 0', '"seed": 3', 1))
@@ -145,6 +155,29 @@ def test_a_signal_in_a_row(number: int, trained: Path, tmp_path: Path, monkeypat
     assert entry.main([*command, "--resume"]) == 0
     for name in ("metrics.jsonl", "checkpoint/step-000000500.npz"):
         assert (folder / name).read_bytes() == (trained / NAME / name).read_bytes()
+
+
+def test_a_kill_in_a_row(trained: Path, tmp_path: Path, monkeypatch) -> None:
+    """Checkpoints are written within a row that takes longer than the time between them."""
+    ended: list[int] = []
+
+    def took(self: pieces.Pieces, steps: int, seconds: float) -> None:
+        ended.append(steps)
+        self.steps = 8
+        if len(ended) == 20:
+            raise MemoryError  # Nothing more is written, as after SIGKILL.
+
+    command = [*TRAIN, "--steps", "500", "--out", str(tmp_path), "--checkpoint-seconds", "0"]
+    with monkeypatch.context() as patched:
+        patched.setattr(pieces.Pieces, "took", took)
+        patched.setattr(trainer, "LEAST_IN_A_ROW", 0.0)
+        assert entry.main(command) != 0
+    saved = saved_steps(tmp_path / NAME / "checkpoint")
+    assert saved[-1] == sum(ended[:-1])
+    assert saved[-1] % 100 != 0
+    assert entry.main([*command, "--resume"]) == 0
+    for name in ("metrics.jsonl", "checkpoint/step-000000500.npz"):
+        assert (tmp_path / NAME / name).read_bytes() == (trained / NAME / name).read_bytes()
 
 
 def test_pieces_take_about_a_second(monkeypatch) -> None:
@@ -280,6 +313,10 @@ def test_game_files(tmp_path: Path, monkeypatch, capsys) -> None:
     story.with_suffix(".json").write_text(json.dumps({**data, "version": None}))
     said = refused(["walkthrough", str(story), "--run"], 1, capsys)
     assert said.endswith("is not a TextWorld game file of version 1, but None")
+    rules = {**data["KB"], "logic": data["KB"]["logic"].replace("type ", "tpye ", 1)}
+    story.with_suffix(".json").write_text(json.dumps({**data, "KB": rules}))
+    said = refused(["walkthrough", str(story), "--run"], 1, capsys)
+    assert f"the rules in {story.with_suffix('.json')} cannot be read (Failed" in said
     assert "not UTF-8; rename" in refused(["map", str(tmp_path / "\udcff.z8")], 2, capsys)
     own = tmp_path / "own.py"
     own.write_text("raise BaseException('mine')")

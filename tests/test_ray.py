@@ -10,9 +10,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import pytest
 from small_runs import same_results
@@ -21,12 +21,18 @@ from grue.cli import entry
 from grue.errors import GrueError, UsageError
 from grue.experiments import on_ray, ray_cluster
 from grue.experiments.status import read_status
+from grue.experiments.tasks import PlannedRun, Task
+from grue.experiments.worker_process import order_of
+from grue.training.checkpoint import saved_steps
+from grue.training.config import TrainConfig
 
 ray = pytest.importorskip("ray", reason="the extra ray is not installed")
 
 SETTINGS = {"episode_steps": 45, "table_rows": 4096, "metrics_every": 500, "average_over": 2000}
-LONG = 1_200_000
+LONG = 600_000
 NAMES = [f"saladworld-1-tabular-none-seed{seed}" for seed in range(3)]
+PATIENCE = 300.0
+"""Seconds; a machine that is busy with other tests starts processes slowly."""
 
 
 def train(out: Path, steps: int, *more: str) -> list[str]:
@@ -59,7 +65,7 @@ def nodes() -> Iterator[Nodes]:
     cluster.shutdown()
 
 
-def until(true: Callable[[], Any], seconds: float = 90.0) -> Any:
+def until(true: Callable[[], Any], seconds: float = PATIENCE) -> Any:
     limit = time.monotonic() + seconds
     while not (found := true()):
         assert time.monotonic() < limit, "it did not happen in time"
@@ -121,6 +127,25 @@ def _evaluates_alike(nodes: Nodes, out: Path, capsys: pytest.CaptureFixture[str]
     assert json.loads(capsys.readouterr().out) == here
 
 
+def test_a_cluster_on_this_machine_for_one_command(tmp_path: Path) -> None:
+    """Without an address; the records are those of the same command without Ray."""
+    command = ["reproduce", "oracle", "--levels", "1", "--conditions", "tabular+oracle"]
+    command += ["--no-draw", "--out"]
+    driver = start([*command, str(tmp_path / "ray"), "--ray"])
+    assert entry.main([*command, str(tmp_path / "alone")]) == 0
+    said, _ = driver.communicate(timeout=PATIENCE)
+    assert driver.returncode == 0, said
+    runs = sorted((tmp_path / "alone" / "runs").iterdir())
+    assert runs
+    for run in runs:
+        same_results(tmp_path / "ray" / "runs" / run.name, run)
+    (record,) = (tmp_path / "ray" / "records").rglob("*.json")
+    assert record.name == "tabular-oracle.json"
+    values = read_status(tmp_path / "ray")
+    assert values is not None
+    assert (values["where"], values["state"]) == ("ray", "done")
+
+
 # Whatever is killed
 
 
@@ -134,52 +159,133 @@ class Faults(NamedTuple):
     values: dict[str, Any]
 
 
-def start(arguments: list[str]) -> subprocess.Popen[str]:
+def start(
+    arguments: list[str], out: IO[str] | int = subprocess.PIPE, **variables: str
+) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "grue.cli", *arguments],
-        stdout=subprocess.PIPE,
+        stdout=out,
         stderr=subprocess.STDOUT,
         text=True,
+        env={**os.environ, **variables},
     )
 
 
-def actors(nodes: Nodes) -> list[int]:
-    """The processes of the cluster that have started a worker."""
-    raylets = {node.all_processes["raylet"][0].process.pid for node in nodes.nodes}
+def children(parents: set[int], word: bytes) -> list[int]:
+    """Processes that one of these has started, with a word in their command line."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             parent = int((path.parent / "stat").read_text().rpartition(")")[2].split()[1])
-            if parent in raylets and path.read_bytes().startswith(b"ray::Runner"):
+            if parent in parents and word in path.read_bytes():
                 found.append(int(path.parent.name))
         except OSError:
             continue
     return found
 
 
+def actors(nodes: list[Any]) -> list[int]:
+    """The processes of these nodes that have started a worker."""
+    return children({node.all_processes["raylet"][0].process.pid for node in nodes}, b"ray::Runner")
+
+
+def workers(nodes: list[Any]) -> list[int]:
+    return children(set(actors(nodes)), b"grue.experiments.worker")
+
+
+def alive(pid: int) -> bool:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+def opened(pid: int) -> set[str]:
+    """The files and folders that a process has open."""
+    with suppress(OSError):
+        return {os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir()}
+    return set()
+
+
+class Held:
+    """Workers that stand still, so that no run ends too early, however fast or busy the machine."""
+
+    def __init__(self, nodes: list[Any], out: Path) -> None:
+        self.nodes, self.out = list(nodes), out
+        self.pids: list[int] = []
+
+    def hold(self, when: Callable[[Path], Any]) -> None:
+        """Stops each worker once something is true of its run, and waits for all of them."""
+        until(lambda: len(self._stop(when)) == len(NAMES))
+
+    def _stop(self, when: Callable[[Path], Any]) -> list[int]:
+        for pid in set(workers(self.nodes)) - set(self.pids):
+            folders = [self.out / name for name in NAMES if str(self.out / name) in opened(pid)]
+            if folders and when(folders[0]):
+                os.kill(pid, signal.SIGSTOP)
+                self.pids.append(pid)
+        return self.pids
+
+    def release(self, pids: list[int]) -> None:
+        for pid in pids:
+            with suppress(ProcessLookupError):  # It went with its node.
+                os.kill(pid, signal.SIGCONT)
+        self.pids = [pid for pid in self.pids if pid not in pids]
+
+
 @pytest.fixture(scope="module")
-def faults(nodes: Nodes, tmp_path_factory: pytest.TempPathFactory) -> Faults:
-    """The driver, then a worker, then a node are killed while three runs are in the middle."""
+def faults(nodes: Nodes, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Faults]:
+    """The driver, the lead, a worker and a node are killed while three runs are in the middle."""
     out = tmp_path_factory.mktemp("faults")
-    more = ("--agent", "tabular", "--seeds", "0-2", "--checkpoint-seconds", "0.5")
-    command = train(out, LONG, *more, "--ray", nodes.address)
+    more = ("--agent", "tabular", "--seeds", "0-2", "--checkpoint-seconds", "0.1")
+    held = Held(nodes.nodes, out)
+    try:
+        yield struck(nodes, out, train(out, LONG, *more, "--ray", nodes.address), held)
+    finally:
+        held.release(held.pids)
+
+
+def struck(nodes: Nodes, out: Path, command: list[str], held: Held) -> Faults:
+    def is_said(text: str) -> bool:
+        return any(text in line for line in (read_status(out) or {"lines": []})["lines"])
+
     driver = start(command)
-    until(lambda: all(list((out / name / "checkpoint").glob("*.npz")) for name in NAMES))
+    held.hold(lambda run: list((run / "checkpoint").glob("*.npz")))
     driver.kill()
     driver.communicate()
-    reached = [rows(out / name) for name in NAMES]
-    until(lambda: all(rows(out / n) > r for n, r in zip(NAMES, reached, strict=True)))
+    reached = {name: rows(out / name) for name in NAMES}
+    held.release(held.pids)
+    held.hold(lambda run: rows(run) > reached[run.name])
     with redirect_stdout(io.StringIO()) as told:
         assert entry.main(["status", str(out)]) == 0
-    os.kill(actors(nodes)[0], signal.SIGKILL)
-    time.sleep(0.5)
-    nodes.cluster.remove_node(nodes.nodes.pop(), allow_graceful=False)
-    assert min(rows(out / name) for name in NAMES) < LONG // 500
-    driver = start(command)
-    said, _ = driver.communicate(timeout=120)
-    values = read_status(out)
-    assert values is not None
-    return Faults(out, told.getvalue(), driver.returncode, said, values)
+    # The process that leads the study: nobody is left who knows of it but the cluster.
+    (lead,) = children({nodes.cluster.head_node.all_processes["raylet"][0].process.pid}, b"::Lead")
+    starters, before = actors(nodes.nodes), held.pids
+    os.kill(lead, signal.SIGKILL)
+    until(lambda: not any(map(alive, starters)))
+    held.release(before)  # Their starters are gone: they write a checkpoint and end.
+    until(lambda: is_said("the process that led the study was lost"))
+    until(lambda: not any(map(alive, before)))
+    held.hold(lambda run: True)
+    # A worker of one node, then another node with all that runs on it. The third run is held.
+    lost, other = nodes.nodes.pop(), nodes.nodes[0]
+    (actor,), orphans = actors([other]), workers([other])
+    os.kill(actor, signal.SIGKILL)
+    until(lambda: not alive(actor))
+    held.release(orphans)
+    until(lambda: is_said("its worker was killed"))
+    (actor,), orphans = actors([lost]), workers([lost])
+    nodes.cluster.remove_node(lost, allow_graceful=False)
+    until(lambda: not alive(actor))
+    held.release(orphans)
+    until(lambda: is_said("its node was lost"))
+    with (out.parent / f"{out.name}-said").open("w+") as said:
+        driver = start(command, said)
+        until(lambda: "joined it" in Path(said.name).read_text() or driver.poll() is not None)
+        held.release(held.pids)
+        driver.wait(PATIENCE)
+        values = read_status(out)
+        assert values is not None
+        return Faults(out, told.getvalue(), driver.returncode, Path(said.name).read_text(), values)
 
 
 def test_the_study_goes_on_without_its_driver_and_is_joined_again(faults: Faults) -> None:
@@ -206,20 +312,95 @@ def test_nothing_is_run_twice(faults: Faults) -> None:
     assert faults.values["failures"] == []
 
 
+def test_an_answer_that_is_lost_is_given_again(tmp_path: Path) -> None:
+    """What a worker says is kept until the one who asks has heard it."""
+    gone = str(tmp_path / "gone.z8")
+    run = PlannedRun("gone", TrainConfig(agent="tabular").to_json() | {"game": gone})
+    options = {"kind": "train", "out": str(tmp_path), "checkpoint_seconds": 600.0}
+    needs = {"cores": 1, "gpus": 0.0, "variables": {}}
+    runner = on_ray.Runner(order_of(Task(0, "one", (run,), False), False, options), needs)
+    for _ in range(2):
+        ((kind, _),) = runner.poll(0.1, heard=0)
+        assert kind == "place"
+    ended = until(lambda: runner.poll(1.0, heard=1))
+    assert ended[-1][0] == "failed"
+    assert gone in ended[-1][1]["why"]
+    assert runner.poll(0.1, heard=1) == ended
+    assert runner.poll(0.1, heard=1 + len(ended)) == []
+    runner._cores.close()
+
+
 def test_ctrl_c_writes_checkpoints_and_ends_the_study(nodes: Nodes, tmp_path: Path) -> None:
-    command = train(tmp_path, 4_000_000, "--agent", "tabular", "--ray", nodes.address)
-    driver = start(command)
+    endless = 1_000_000_000
+    driver = start(
+        train(tmp_path, endless, "--agent", "tabular", "--ray", "auto"), RAY_ADDRESS=nodes.address
+    )
     run = tmp_path / NAMES[0]
     until(lambda: rows(run) > 2)
     driver.send_signal(signal.SIGINT)
-    said, _ = driver.communicate(timeout=60)
+    said, _ = driver.communicate(timeout=PATIENCE)
     assert driver.returncode == 130, said
     assert said.splitlines()[-1] == "grue: interrupted; the same command with --resume goes on"
-    (saved,) = (run / "checkpoint").iterdir()
-    assert saved.name == f"step-{500 * rows(run):09}.npz"
+    (step,) = saved_steps(run / "checkpoint")
+    assert step // 500 == rows(run)  # It may be within a row, whose sums are kept.
     values = read_status(tmp_path)
     assert values is not None
     assert values["state"] == "stopped"
+
+
+# Hosted games
+
+
+def test_emulators_run_on_the_node_and_the_cores_of_their_learner(
+    nodes: Nodes, two_lamps: Path, tmp_path: Path
+) -> None:
+    """Two runs side by side on a node of their own, the only one with two cores."""
+    settings = ("--set", "table_rows=64", "--set", "episode_steps=15", "--set", "metrics_every=100")
+    command = ["train", str(two_lamps), "--agent", "tabular", "--seeds", "0-1", "--together"]
+    command += ["--steps", "1500", "--set", "learning_starts=1500", *settings]
+    node = nodes.cluster.add_node(num_cpus=2)
+    on_it = [*command, "--cores-per-group", "2", "--ray", nodes.address]
+    ray_cluster.connect(nodes.address)
+    until(lambda: ray.available_resources().get("CPU") == len(nodes.nodes) + 2)
+    try:
+        driver = start([*on_it, "--out", str(tmp_path / "ray")])
+        (actor,) = until(lambda: actors([node]))
+        (learner,) = until(lambda: children({actor}, b"grue.experiments.worker"))
+        emulators = until(lambda: len(found := children({learner}, b"emulator")) == 2 and found)
+        os.kill(learner, signal.SIGSTOP)  # It does not end while it is looked at.
+        cores = os.sched_getaffinity(learner)
+        assert len(cores) == min(2, len(os.sched_getaffinity(0)))
+        assert [os.sched_getaffinity(emulator) for emulator in emulators] == [cores] * 2
+        # The node is full: the cores of the emulators are those of the group.
+        until(lambda: ray.available_resources().get("CPU") == len(nodes.nodes))
+        os.kill(learner, signal.SIGCONT)
+        said, _ = driver.communicate(timeout=PATIENCE)
+        assert driver.returncode == 0, said
+    finally:
+        nodes.cluster.remove_node(node)
+    assert "in up to 2 processes of emulators" in said
+    until(lambda: not [pid for pid in emulators if Path(f"/proc/{pid}").exists()])
+    assert entry.main([*command, "--out", str(tmp_path / "alone")]) == 0
+    for run in sorted((tmp_path / "alone").iterdir()):
+        same_results(tmp_path / "ray" / run.name, run)
+
+
+def test_a_sweep_to_an_address(
+    nodes: Nodes, alone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The nodes train in copies; the storage has the runs, and the study's state."""
+    pytest.importorskip("fsspec", reason="the extra ray is not installed")
+    monkeypatch.setenv("GRUE_COPIES", str(tmp_path / "copies"))
+    address = f"file://{tmp_path}/bucket"
+    sweep = ("--agents", "tabular,li-tabular", "--seeds", "0")
+    command = train(Path(address), 2_000, *sweep, "--ray", nodes.address)
+    assert entry.main(command) == 0
+    for name in (NAMES[0], "saladworld-1-li-tabular-none-seed0"):
+        same_results(tmp_path / "bucket" / name, alone / "sweep" / name)
+    values = read_status(tmp_path / "bucket")
+    assert values is not None
+    assert values["state"] == "done"
+    assert not list((tmp_path / "bucket").glob(".seen*"))
 
 
 # What is wrong, in a line
@@ -262,11 +443,3 @@ def test_nodes_are_examined(nodes: Nodes, tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(GrueError, match=r"has jax .*, this machine has 0.0.1; install the same"):
         ray_cluster.check_nodes(tmp_path, [])
     assert list(tmp_path.iterdir()) == []
-
-
-def test_storage_that_is_no_file_system(capsys: pytest.CaptureFixture[str]) -> None:
-    command = train(Path("s3://bucket/runs"), 1_000, "--agent", "tabular", "--ray", "auto")
-    assert entry.main(command) == 2
-    told = capsys.readouterr().err.strip()
-    assert told.startswith("grue: --out is a folder of a file system")
-    assert told.count("\n") == 0

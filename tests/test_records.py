@@ -182,7 +182,7 @@ def test_a_record_at_the_papers_scale_is_small(tmp_path: Path) -> None:
         runs.append(Curves(config.of_seed(seed), seed, columns(rows, config)))
     record = record_of(runs)
     assert len(record.steps) == MOST_ROWS
-    assert write_record(record, tmp_path).stat().st_size < 170_000
+    assert write_record(record, tmp_path).stat().st_size < 180_000
 
 
 def test_runs_and_records_are_found_at_any_depth_and_put_together(tmp_path: Path) -> None:

@@ -213,7 +213,7 @@ def test_an_agent_that_is_replaced_is_the_one_that_is_trained() -> None:
     assert (still == 0).all()
 
 
-@pytest.mark.parametrize("name", ["tabular", "li-tabular", "drqn", "sc", "ae-dqn"])
+@pytest.mark.parametrize("name", AGENTS)
 def test_a_built_in_agent_stays(name: str) -> None:
     with pytest.raises(UsageError, match=f"'{name}' is a built-in agent and cannot be replaced"):
         register(name)(TabularAgent)
@@ -260,7 +260,7 @@ def test_the_order_does_not_hang_on_who_is_imported_first() -> None:
             text=True,
             check=True,
         ).stdout
-        assert shown.split() == ["tabular", "li-tabular", "drqn", "sc", "ae-dqn"], module
+        assert shown.split() == ["tabular", "li-tabular", "drqn", "sc", "drrn", "ae-dqn"], module
 
 
 @pytest.mark.parametrize(

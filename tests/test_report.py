@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any, cast
 
 import matplotlib.colors
 import matplotlib.image
@@ -14,9 +15,9 @@ from made_records import made_record, rich
 
 from grue.errors import GrueError, UsageError
 from grue.experiments.records import Record, read_records, write_record
-from grue.reports.bars import Bar, draw_bars, mean_bars
+from grue.reports.bars import Bar, bars_figure, draw_bars, mean_bars
 from grue.reports.drawings import Drawing, comparisons, drawings
-from grue.reports.picture import COLOURS, FIXED, Style, styles_of
+from grue.reports.picture import COLOURS, FIXED, GREY, Style, styles_of
 from grue.reports.report import paper_figures
 from grue.reports.summary import Named, cells, named, table
 
@@ -279,8 +280,8 @@ def test_tabular_runs_have_no_classifier() -> None:
     [
         ("iqm", {"saladworld-1", "saladworld-2", "drqn", "fraction of subtasks (IQM)"}),
         ("improvement", {"sc &gt; drqn", "sc + masking &gt; sc", "probability"}),
-        ("first-solve", {"sc + masking", "1/3", "3/3", "training steps"}),
-        ("classifier", {"precision", "recall", "sc + masking", "training steps"}),
+        ("first-solve", {"sc + masking", "1/3", "3/3", "500k", "training steps"}),
+        ("classifier", {"precision", "recall", "sc + masking (3 seeds)", "masking"}),
         ("candidates", {"commands let through", "admissible commands", "commands"}),
         ("heads", {"saladworld-1, sc + masking", "head 1", "head 2", "share of the steps"}),
     ],
@@ -290,6 +291,99 @@ def test_figures_are_drawn(
 ) -> None:
     path = by_name(entries)[name].draw(tmp_path / f"{name}.svg")
     assert words <= set(said(path))
+
+
+def test_nothing_is_drawn_above_the_top() -> None:
+    """A mean of 2/3 ± 0.47 of a fraction: whiskers and bands end at 1."""
+    records = [made_record(1, "sc", final=(0.0, 1.0, 1.0, 1.0, 0.0, 1.0))]
+    bars = mean_bars(records, ["saladworld-1"], ["sc"])
+    (axes,) = bars_figure(bars, ["saladworld-1"], ["sc"]).axes
+    ((low, high),) = [line.get_segments()[0][:, 1] for line in cast(Any, axes.collections)]
+    assert (round(low, 3), high) == (round(2 / 3 - np.sqrt(2 / 9), 3), 1.0)
+    # Levels with other numbers of subtasks: each whisker ends at its own.
+    games = ["saladworld-1", "saladworld-4"]
+    both = [Bar("sc", game, 1.8, 0.5, (0, 1)) for game in games]
+    (axes,) = bars_figure(both, games, ["sc"], tops={games[0]: 2.0, games[1]: 4.0}).axes
+    ends = [line.get_segments()[0][1, 1] for line in cast(Any, axes.collections)]
+    assert ends == pytest.approx([2.0, 2.3])
+    (drawing,) = [one for one in drawings(named(records)) if one.name == "curves"]
+    (axes,) = drawing.figure().axes
+    (band,) = axes.collections
+    assert np.asarray(band.get_paths()[0].vertices)[:, 1].max() == 1.0
+
+
+def test_no_note_is_cut_off() -> None:
+    """The longest one, at the narrowest figure: all lines lie inside."""
+    records = [
+        made_record(level, agent, final=(0.1 * level, 0.5 + 0.1 * level))
+        for level, agents in ((1, ("drqn", "sc")), (3, ("tabular", "drqn", "sc")))
+        for agent in agents
+    ]
+    drawn = {one.name: one.figure() for one in drawings(named(records))}
+    assert "\n" in drawn["improvement"].legends[0].get_title().get_text()
+    for name, figure in drawn.items():
+        figure.draw_without_rendering()
+        for legend in figure.legends:
+            box = legend.get_title().get_window_extent()
+            assert box.x0 >= 0, name
+            assert box.x1 <= figure.bbox.x1, name
+
+
+def test_many_conditions_are_small_multiples() -> None:
+    """A row for each game, a column for each gate."""
+    gates = ("none", "oracle", "dropout", "masking", "cqlh")
+    records = [
+        made_record(3, a, g, (0.5, 0.7))
+        for a in ("drqn", "sc")
+        for g in gates[: 5 if a == "sc" else 2]
+    ]
+    records.append(made_record(1, "sc", final=(0.5, 0.7)))
+    (drawing,) = [one for one in drawings(named(records)) if one.name == "curves"]
+    figure = drawing.figure()
+    assert len(figure.axes) == 2 * len(gates)
+    assert [axes.get_title("left") for axes in figure.axes[:5]] == ["no gate", *gates[1:]]
+    few = 3  # Two seeds one by one, and their mean.
+    assert [len(axes.lines) for axes in figure.axes] == [
+        few,
+        0,
+        0,
+        0,
+        0,
+        2 * few,
+        2 * few,
+        few,
+        few,
+        few,
+    ]
+    # Fewer conditions share a panel.
+    (drawing,) = [one for one in drawings(named(records[-4:])) if one.name == "curves"]
+    assert [axes.get_title("left") for axes in drawing.figure().axes] == [
+        "saladworld-1",
+        "saladworld-3",
+    ]
+
+
+def test_a_thousandth_is_no_improvement() -> None:
+    finals = {"drqn": (0.999, 0.998, 0.999), "sc": (1.0, 1.0, 1.0)}
+    records = [made_record(1, agent, final=final) for agent, final in finals.items()]
+    far = [
+        made_record(2, "drqn", final=(0.6, 0.6, 0.6)),
+        made_record(2, "sc", final=(1.0, 1.0, 1.0)),
+    ]
+    (drawing,) = [one for one in drawings(named(records + far)) if one.name == "improvement"]
+    assert [(n["game"], n["value"]) for n in drawing.numbers] == [
+        ("saladworld-1", 1.0),
+        ("saladworld-2", 1.0),
+    ]
+    colours = [axes.lines[-1].get_color() for axes in drawing.figure().axes]
+    assert colours == [GREY, COLOURS[0]]
+
+
+def test_games_together_are_named() -> None:
+    records = [made_record(level, "sc", final=(0.5, 0.7)) for level in (1, 3)]
+    (drawing,) = [one for one in drawings(named(records)) if one.name == "iqm"]
+    titles = [axes.get_title("left") for axes in drawing.figure().axes]
+    assert titles == ["saladworld-1", "saladworld-3", "levels 1, 3 together"]
 
 
 # What is committed

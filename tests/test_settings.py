@@ -177,7 +177,7 @@ def test_settings_are_attributes_and_lie_with_their_part(own_parts: None) -> Non
     [
         (
             {"agent": "tabular", "context": 8},
-            "context is a setting of the agent drqn, sc, not of tabular",
+            "context is a setting of the agent drqn, sc, drrn, not of tabular",
         ),
         (
             {"agent": "sc", "table_rows": 8},
@@ -275,7 +275,7 @@ def test_each_setting_goes_to_those_that_have_it() -> None:
         (
             {"agent": "tabular,ae-dqn"},
             "context=9",
-            "context is a setting of the agent drqn, sc, not of tabular",
+            "context is a setting of the agent drqn, sc, drrn, not of tabular",
         ),
         (
             {"agent": "sc", "gate": "none,oracle"},

@@ -40,7 +40,7 @@ from grue.training.trainer import _pause
 COUNTED = (
     *("episodes", "failures", "wins", "score", "fraction", "admissible", "candidates"),
     *("admissible_commands", "updates", "rightly_admitted", "wrongly_admitted"),
-    "wrongly_rejected",
+    *("wrongly_rejected", "inadmissible_value"),
 )
 """The sums of a step."""
 

@@ -34,13 +34,14 @@ def test_the_defaults_are_the_papers() -> None:
 def test_presets() -> None:
     small = TrainConfig.preset("small", agent="drqn", context=32)
     assert (small.agent, small.context, small.steps) == ("drqn", 32, 20_000)
-    every = {"steps": 20_000, "epsilon_steps": 10_000}
+    every = {"steps": 20_000, "valid_every": 2_000, "epsilon_steps": 10_000}
     replay = {**every, "replay_steps": 50_000, "batch_size": 16}
     deep = {**replay, "encoder": 32, "context": 64, "hidden": 64}
     elimination = {**replay, "word_vector": 20, "value_filters": 32}
     elimination |= {"elimination_filters": 10, "elimination_rows": 64}
     changed = {"tabular": every, "li-tabular": every, "drqn": deep, "sc": deep}
-    changed["ae-dqn"] = elimination
+    changed |= {"drrn": deep, "ae-dqn": elimination}
+    assert list(changed) == list(AGENTS)
     for agent, values in changed.items():
         usual = TrainConfig(agent=agent).flat()
         own = TrainConfig.preset("small", agent=agent).flat()
@@ -65,7 +66,7 @@ def test_json_goes_there_and_back() -> None:
 def test_json_holds_the_settings_of_the_agent_and_the_gate_alone(agent: str) -> None:
     stored = TrainConfig(agent=agent).to_json()
     assert list(stored) == names_for({"agent": agent})
-    assert ("context" in stored) == (agent in ("drqn", "sc"))
+    assert ("context" in stored) == (agent in ("drqn", "sc", "drrn"))
     assert ("table_rows" in stored) == (agent in ("tabular", "li-tabular"))
     assert ("value_filters" in stored) == (agent == "ae-dqn")
     assert "softness" not in stored

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import jax
 import numpy as np
@@ -254,6 +261,44 @@ def test_a_second_viewer_has_a_session_of_their_own(client: TestClient) -> None:
     told = ask(client, "play", session=two, at=0, command="look")
     assert told["moments"][0]["id"] == 1
     assert "kitchen" in told["moments"][0]["text"].lower()
+
+
+def test_an_error_of_the_server_is_told(
+    run: RunSubject, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """To the page in a line, and to the terminal in full."""
+    room = WatchRoom([run])
+    monkeypatch.setattr(room, "about", lambda asked: [] + 1)  # type: ignore[operator]
+    with TestClient(make_app(room), base_url="http://localhost") as client:
+        told = ask(client, "about", 500)["error"]
+    assert told.startswith("the server failed (TypeError: ")
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_the_server_ends_in_the_middle_of_an_answer(run: RunSubject) -> None:
+    """With Ctrl-C, and without a traceback."""
+    words = ["watch", str(run.folder), "--port", "0"]
+    pipe: Any = subprocess.PIPE
+    process = subprocess.Popen(
+        [sys.executable, "-m", "grue.cli", *words], stdout=pipe, stderr=pipe, text=True
+    )
+    assert process.stdout is not None
+    address = process.stdout.readline().strip()
+    body = json.dumps({"subject": 0}).encode()
+    asked = Request(f"{address}api/begin", body, {"Content-Type": "application/json"})
+
+    def ask_once() -> None:
+        with suppress(OSError):
+            urlopen(asked, timeout=60).read()
+
+    asking = threading.Thread(target=ask_once)
+    asking.start()  # Its programs are being compiled.
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=120)
+    asking.join(60)
+    assert "Traceback" not in said
+    assert said == ""
 
 
 # The page's files

@@ -51,7 +51,8 @@ class Running:
 
     def stop(self) -> None:
         self.server.should_exit = True
-        self.thread.join(10)
+        self.thread.join(WAIT / 1000)
+        assert not self.thread.is_alive()
 
 
 @pytest.fixture(scope="module")
@@ -162,15 +163,43 @@ def test_watch_a_trained_run(page: Open, server: Running) -> None:
     made.click("#agent-step")
     shown(made, "#steps", r"^1 /")
     assert made.locator(".entry .given").first.text_content() == choice
-    made.select_option("#speed", "30")
+    made.select_option("#speed", "10")  # The episode is not over before the play is paused.
     made.click("#play")
-    shown(made, "#steps", r"^[4-9] /")
+    shown(made, "#steps", r"^([4-9]|\d\d+) /")
     made.click("#play")
     made.click("#to-end")
     made.wait_for_selector("#over")
     made.locator("#place").fill("3")
     shown(made, "#steps", r"^3 /")
     assert made.text_content("#place-name").startswith("step 3 of")
+
+
+def test_wrong_beliefs_are_coloured(page: Open, server: Running) -> None:
+    """Orange where ξ̂ says yes and the game no, purple the other way round, else neither."""
+    made = page(server.address)
+    kinds: list[str] = []
+    for step in range(6):
+        shown(made, "#steps", rf"^{step} /")
+        made.wait_for_selector("#choice")
+        for row in made.locator("#mind tbody tr").all():
+            believed = float(row.locator(".estimate").text_content())
+            true = row.locator(".truth").text_content() == "✓"
+            wrong = {"believes", "doubts"} & set((row.get_attribute("class") or "").split())
+            if believed != 0.5:  # Rounded, it may be either.
+                right = (believed > 0.5) == true
+                assert wrong == (set() if right else {"doubts" if true else "believes"})
+            kinds += wrong
+        told = made.text_content(".summary")
+        assert re.search(r"\d+ candidates? of 8 · \d+ admissible · \d+ wrong beliefs?", told)
+        made.click("#agent-step")
+    assert kinds
+    colours = {
+        kind: made.evaluate(
+            f"() => getComputedStyle(document.body).getPropertyValue('--{kind}').trim()"
+        )
+        for kind in ("paper", "believes", "doubts")
+    }
+    assert len(set(colours.values())) == 3
 
 
 def test_fork_at_step_4_and_compare(page: Open, server: Running) -> None:
@@ -201,20 +230,60 @@ def test_two_checkpoints_at_the_same_moment(page: Open, server: Running) -> None
     made.click("#tab-training")
     shown(made, "#progress", "400 of 400 steps")
     values = made.locator("#mind tbody .bar b")
-    values.first.wait_for()
+    made.wait_for_selector("#choice")  # Before it has thought, the values are empty.
     late = values.all_text_contents()
     made.select_option("#other", index=1)
     made.wait_for_selector("#other-choice")
     made.select_option("#other", index=0)
     made.locator("#checkpoint").fill("0")
     shown(made, "#checkpoint-name", "^200 steps$")
-    for _ in range(100):
-        early = values.all_text_contents()
-        if early and early != late:
-            break
+    until, early = time.monotonic() + WAIT / 1000, late
+    # Two columns of values until the other agent is gone, and none before this one has thought.
+    while len(early) != len(late) or early == late or set(early) == {"–"}:
+        assert time.monotonic() < until
         time.sleep(0.05)
+        early = values.all_text_contents()
     assert len(early) == len(late) == 8
     assert early != late
+
+
+def test_two_runs_at_the_same_moment(page: Open, run: RunSubject, tmp_path: Path) -> None:
+    """Of other seeds: each with its own values, as each alone has them there."""
+    train_all([config(steps=400, average_over=200, seeds=(1,))], tmp_path)
+    running = Running(find_subjects([str(run.folder), str(tmp_path)]))
+    made = page(running.address)
+    made.fill("#command", "go south")
+    made.press("#command", "Enter")
+    shown(made, "#steps", "^1 /")
+
+    def told(number: int) -> dict[str, str]:
+        """The Q that each command has, of this agent or of the other one."""
+        made.wait_for_selector("#choice")
+        return made.evaluate(
+            """(n) => Object.fromEntries([...document.querySelectorAll("#mind tbody tr")].map(
+              (row) => [row.dataset.command, row.querySelectorAll(".bar b")[n].textContent]))""",
+            number,
+        )
+
+    mine = told(0)
+    made.click("#tab-training")
+    (other,) = [one for one in made.locator("#other option").all() if "seed1" in one.text_content()]
+    made.select_option("#other", other.get_attribute("value"))
+    made.wait_for_selector("#other-choice")
+    chosen = made.text_content("#other-choice")
+    assert told(0) == mine
+    theirs = told(1)
+    assert theirs != mine
+    assert made.locator("#mind th", has_text="Q′").count() == 1
+    # The other run by itself, on the same moment.
+    made.select_option("#subject", "1")
+    shown(made, "#steps", "^0 /")
+    made.fill("#command", "go south")
+    made.press("#command", "Enter")
+    shown(made, "#steps", "^1 /")
+    assert told(0) == theirs
+    assert made.text_content("#choice") == chosen
+    running.stop()
 
 
 def test_many_episodes_on_the_map(page: Open, server: Running) -> None:
@@ -225,6 +294,21 @@ def test_many_episodes_on_the_map(page: Open, server: Running) -> None:
     shown(made, "#panel strong", "^60 episodes$")
     assert made.locator(".heatmap .room").count() == 4
     shown(made, ".heatmap [data-room='kitchen']", "visited in 100%")
+    # Each subtask with the rooms in which it is done, and in how many episodes.
+    done = made.locator("#many-subtasks tr").nth(0)
+    assert "open space" in done.locator(".where").text_content()
+    assert re.fullmatch(r"[<>]?\d+%", done.locator(".number").text_content())
+
+
+def test_some_are_never_none_and_not_all_never_all(page: Open, server: Running) -> None:
+    made = page(server.address)
+    told = made.evaluate(
+        """async () => {
+          const { percent } = await import("grue/many");
+          return [0, 1, 5, 994, 999, 1000].map((number) => percent(number, 1000));
+        }"""
+    )
+    assert told == ["0%", "<1%", "1%", "99%", ">99%", "100%"]
 
 
 def test_an_exported_file_opens_from_disk(page: Open, server: Running, tmp_path: Path) -> None:
@@ -315,9 +399,74 @@ def test_a_live_run_is_followed(page: Open, tmp_path: Path) -> None:
         made.wait_for_selector("#agent-step:visible")
         made.click("#agent-step")
         shown(made, "#steps", "^1 /")
+        # The agent on show is the latest, as the head of the page says.
+        before = made.text_content("#described")
+        made.locator("#described", has_not_text=before).wait_for()
+        made.wait_for_selector("#choice")
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(30)
+        process.wait(WAIT / 1000)
+
+
+def test_a_damaged_run_is_told_on_the_page(page: Open, run: RunSubject, tmp_path: Path) -> None:
+    broken, foreign = tmp_path / "broken", tmp_path / "foreign"
+    for folder in (broken, foreign):
+        shutil.copytree(run.folder, folder)
+    (broken / "config.json").write_text("{")
+    text = (foreign / "config.json").read_text()
+    (foreign / "config.json").write_text(text.replace('"agent": "sc"', '"agent": "mine"'))
+    running = Running(find_subjects([str(broken), str(run.folder), str(foreign)]))
+    made = page(running.address)  # The one that is whole is shown first.
+    shown(made, "#described", "400 steps trained")
+    made.wait_for_selector("#choice")
+    for number, why in (("0", "config.json is damaged"), ("2", "there is no agent 'mine'")):
+        made.select_option("#subject", number)
+        shown(made, "#said", why)
+    made.click("#agent-step")
+    shown(made, "#steps", "^1 /")
+    running.stop()
+
+
+def test_a_damaged_checkpoint(page: Open, run: RunSubject, tmp_path: Path) -> None:
+    """The page says so, and goes on with the others."""
+    folder = tmp_path / run.name
+    shutil.copytree(run.folder, folder)
+    running = Running(find_subjects([str(folder)]))
+    made = page(running.address)
+    made.wait_for_selector("#choice")
+    made.click("#tab-training")
+    made.wait_for_selector("#checkpoint")
+    (folder / "kept" / "step-000000200.npz").write_bytes(b"not what was kept")
+    made.locator("#checkpoint").fill("0")
+    shown(made, "#said", "step-000000200.npz is damaged")
+    made.click("#new-episode")
+    made.wait_for_selector("#choice")
+    running.stop()
+
+
+def test_an_agent_on_zork(page: Open, zork_file: Callable[[int], Path], tmp_path: Path) -> None:
+    """Watched as on any game, but without what the story does not tell; branches are replayed."""
+    settings: dict[str, Any] = {"episode_steps": 15, "metrics_every": 20, "average_over": 20}
+    settings |= {"target_every": 20, "learning_starts": 20, "agent": "tabular", "table_rows": 64}
+    story = zork_file(119)
+    train_all([grue.TrainConfig(game="zork1", story=story, steps=40, **settings)], tmp_path)
+    running = Running(find_subjects([str(tmp_path)]))
+    made = page(running.address)
+    shown(made, "#map", "does not tell its world: there is no map")
+    shown(made, ".summary", "This game does not tell which commands are admissible")
+    assert [one.text_content() for one in made.locator("#mind th").all()] == ["command", "Q"]
+    for number in range(1, 4):
+        made.click("#agent-step")
+        shown(made, "#steps", rf"^{number} /")
+    made.locator("#place").fill("1")
+    made.fill("#command", "open mailbox")
+    made.press("#command", "Enter")
+    shown(made, ".entry.now", "mailbox")
+    shown(made, "#steps", "^2 /")
+    assert made.locator(".branches tbody tr").count() == 2
+    made.click("#to-end")
+    shown(made, "#over", "out of steps")
+    running.stop()
 
 
 def test_zork_without_map_and_truth(page: Open, zork_file: Callable[[int], Path]) -> None:

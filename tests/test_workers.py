@@ -177,24 +177,25 @@ def test_a_killed_process_is_replaced(env: PooledEnv) -> None:
 def test_a_process_that_stops_answering_is_replaced(
     env: PooledEnv, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(env.pool, "seconds", 0.5)
     step = jax.jit(env.step)
     look = env.commands.index("look")
     start, _ = env.reset()
     state, before = step(start, look)
     env.notes()
+    patience = env.pool.seconds
+    monkeypatch.setattr(env.pool, "seconds", 0.5)
     pid = env.pool.processes[0]
     os.kill(pid, signal.SIGSTOP)
     begun = time.monotonic()
     _, seen = step(state, look)
     assert (bool(seen.truncated), bool(seen.terminated)) == (True, False)
-    assert 0.4 < time.monotonic() - begun < 20
+    assert 0.4 < time.monotonic() - begun < 60
     assert env.notes() == [
         "an emulator's subprocess did not answer in time: its episode ends here, "
         "and a new one is started"
     ]
     assert not alive(pid)
-    monkeypatch.setattr(env.pool, "seconds", 10.0)
+    monkeypatch.setattr(env.pool, "seconds", patience)
     np.testing.assert_array_equal(step(start, look)[1].observation, before.observation)
 
 
@@ -204,9 +205,9 @@ def test_waiting_awake_and_asleep() -> None:
         ready = Ready(ours, awake)
         begun = time.monotonic()
         assert not ready.wait(0.05)
-        assert 0.04 < time.monotonic() - begun < 5
+        assert 0.04 < time.monotonic() - begun < 30
         theirs.send_bytes(b"x")
-        assert ready.wait(5.0)
+        assert ready.wait(30.0)
         assert ours.recv_bytes() == b"x"
     theirs.close()
     assert Ready(ours, awake=False).wait(None)  # For there is something to learn: that it is gone.
@@ -262,7 +263,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-def gone(pids: list[int], seconds: float = 20.0) -> bool:
+def gone(pids: list[int], seconds: float = 60.0) -> bool:
     until = time.monotonic() + seconds
     while any(map(alive, pids)) and time.monotonic() < until:
         time.sleep(0.05)
@@ -296,7 +297,7 @@ print(*pool.processes, flush=True)
 @pytest.mark.parametrize("how", ["killed", "done"])
 def test_no_process_outlives_the_program(how: str) -> None:
     """No guard around the main program is needed either: it is not run again by the processes."""
-    then = "time.sleep(60)" if how == "killed" else ""
+    then = "time.sleep(600)" if how == "killed" else ""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     program = subprocess.Popen(
         [sys.executable, "-c", OTHER_PROGRAM.format(then=then)],

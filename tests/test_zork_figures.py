@@ -173,7 +173,13 @@ def test_a_report_tells_the_score(tmp_path: Path) -> None:
     page, _ = sorted(write_report([data], tmp_path / "page.html", figures=figures), reverse=True)
     text = page.read_text()
     assert "<td class=number>5.0 ± 1.0</td>" in text
-    assert "Figure zork-ablation" in text
+    # One condition of three is no comparison; two are.
+    assert "Figure zork-ablation" not in text
+    assert not (figures / "zork-ablation.png").exists()
+    write_record(scored((0, 1, 2, 3), priority=False), tmp_path / "more")
+    write_report([data, tmp_path / "more"], page, figures=tmp_path / "others")
+    assert "Figure zork-ablation" in page.read_text()
+    assert (tmp_path / "others" / "zork-ablation.png").exists()
     # All its settings are the paper's for Zork.
     assert "<div><dt>discount</dt><dd>0.8</dd></div>" in text
     assert " class=own" not in text

@@ -14,7 +14,10 @@ from grue.engine.gym_registration import register_environments
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from grue.engine.gymnax import gymnax
     from grue.engine.make import make
+    from grue.engine.sets import make_many
+    from grue.engine.text_games import TextGames
     from grue.errors import BrokenFileError, GrueError, UsageError
     from grue.games.game import Game
     from grue.games.registry import game_names, load
@@ -24,7 +27,10 @@ if TYPE_CHECKING:
     from grue.training.train import train
 
 _MODULES = {
+    "grue.engine.gymnax": ("gymnax",),
     "grue.engine.make": ("make",),
+    "grue.engine.sets": ("make_many",),
+    "grue.engine.text_games": ("TextGames",),
     "grue.errors": ("BrokenFileError", "GrueError", "UsageError"),
     "grue.games.game": ("Game",),
     "grue.games.registry": ("game_names", "load"),
@@ -35,7 +41,7 @@ _MODULES = {
 }
 __all__ = ["BrokenFileError", "Evaluation", "Game", "GrueError", "Player", "TrainConfig"]
 __all__ += ["UsageError", "__version__", "evaluate", "game_names", "load", "load_agent", "make"]
-__all__ += ["train"]
+__all__ += ["TextGames", "gymnax", "make_many", "train"]
 
 register_environments()
 

@@ -73,6 +73,10 @@ class Agent(ABC):
     def init(self, key: PRNGKeyArray) -> AgentState:
         """Initial weights and an empty replay memory."""
 
+    def for_play(self, state: AgentState) -> AgentState:
+        """What was learned, on these or other games, ready to play these; not to learn on."""
+        return state
+
     @abstractmethod
     def start(self, state: AgentState) -> Any:
         """The agent's memory at the start of an episode: h_0."""
@@ -86,6 +90,20 @@ class Agent(ABC):
     ) -> Float[Array, ""]:
         """ε of this training step, given the annealed one."""
         return epsilon
+
+    def override(
+        self,
+        state: AgentState,
+        episode: Episode,
+        parameters: RunParameters,
+        action: Int[Array, ""],
+    ) -> Int[Array, ""]:
+        """The command of this training step, given the one from ``act``."""
+        return action
+
+    def counts(self, state: AgentState, parameters: RunParameters) -> bool | Bool[Array, ""]:
+        """Whether this training episode counts in the score, the fraction and the wins."""
+        return True
 
     @abstractmethod
     def act(

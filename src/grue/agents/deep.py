@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from grue.agents import contexts, gating, learner, replay
 from grue.agents.agent import Agent, AgentState, Decision, Episode, RunParameters, Told
@@ -33,7 +33,7 @@ class DeepSettings(ReplaySettings):
         "elu", "activation of the hidden units; with relu heads die", choices=ACTIVATIONS
     )
     heads: int | None = setting(
-        None, "K; by default 1 for drqn and 5 for sc", above=0, most=contexts.CAPACITY
+        None, "K; by default 1 for drqn, 5 for sc and drrn", above=0, most=contexts.CAPACITY
     )
     positive_fraction: float = setting(
         0.25, "τ_p: share of the batch from episodes with a positive reward", least=0, most=1
@@ -103,6 +103,7 @@ class DeepAgent(Agent):
         self.look = env.commands.index("look")
         self.observation_length = env.observation_length
         self.command_words = np.asarray(env.vocabulary.table(env.commands))
+        self.command_sets = env.command_sets
         self.sizes = NetworkSizes(
             words=len(env.vocabulary),
             commands=len(env.commands),
@@ -149,11 +150,29 @@ class DeepAgent(Agent):
             self.observation_length,
             sizes.words,
             commands=sizes.commands if settings.oracle_in_targets else 0,
-            fields={**self.fields(), **self.explorers.fields()},
+            fields={**self._game_field(), **self.fields(), **self.explorers.fields()},
             scores=settings.balance == "score",
         )
         kept = Kept(memory, contexts.init(), self.explorers.init(), self.own_state())
-        return AgentState(learner.init(network, settings.precision), kept)
+        words = jnp.asarray(self.command_words)
+        return AgentState(learner.init(network, settings.precision, words), kept)
+
+    def _game_field(self) -> dict[str, jax.ShapeDtypeStruct]:
+        if self.command_sets is None:
+            return {}
+        kind = np.min_scalar_type(len(self.command_sets))
+        return {replay.GAME: jax.ShapeDtypeStruct((), kind)}
+
+    def exists(self, game: Any) -> Bool[Array, " commands"] | None:
+        """The commands of the game that is played; None if there is only one game."""
+        return None if self.command_sets is None else jnp.asarray(self.command_sets)[game.game]
+
+    def for_play(self, state: AgentState) -> AgentState:
+        """What was learned, on these or other games, ready to play these; not to learn on."""
+        learned: Learner = state.learned
+        words, weights = jnp.asarray(self.command_words), learned.working.weights
+        working = learner.derived(learned.network, weights, words)
+        return state._replace(learned=learned._replace(working=working))
 
     def start(self, state: AgentState) -> Memory:
         return state.learned.network.memory()
@@ -167,6 +186,19 @@ class DeepAgent(Agent):
     ) -> Float[Array, ""]:
         known, score = state.kept.explorers, episode.seen.score
         return self.explorers.epsilon(known, epsilon, score, parameters.explorer)
+
+    def override(
+        self,
+        state: AgentState,
+        episode: Episode,
+        parameters: RunParameters,
+        action: Int[Array, ""],
+    ) -> Int[Array, ""]:
+        known = state.kept.explorers
+        return self.explorers.override(known, episode, action, parameters.explorer)
+
+    def counts(self, state: AgentState, parameters: RunParameters) -> Bool[Array, ""]:
+        return self.explorers.counts(state.kept.explorers, parameters.explorer)
 
     def act(
         self,
@@ -185,11 +217,14 @@ class DeepAgent(Agent):
         words = jnp.asarray(self.command_words)[previous]
         working = state.learned.working
         inputs = network.inputs(episode.seen.observation, words, working.table)
-        memory, outputs = network.step(head, episode.memory, inputs, working.weights)
+        memory, outputs = network.step(
+            head, episode.memory, inputs, working.weights, working.commands
+        )
         admissibility = jax.nn.sigmoid(outputs.logits)
         # Â_t, then ε-greedy on it
         possible = episode.seen.admissible_set
-        candidates = self.gates.candidates(gate_key, parameters, admissibility, possible)
+        exists = self.exists(episode.game)
+        candidates = self.gates.candidates(gate_key, parameters, admissibility, possible, exists)
         action = gating.choose(choice_key, outputs.values, candidates, epsilon)
         decision = Decision(action, memory, head, candidates, outputs.values, admissibility)
         return state._replace(kept=state.kept._replace(contexts=known)), decision
@@ -207,6 +242,8 @@ class DeepAgent(Agent):
         stored = self.settings.oracle_in_targets
         now, then = (each.admissible_set if stored else None for each in (seen, step))
         own, fields, told = self.notice(state.kept.own, before, action, after)
+        if self.command_sets is not None:
+            fields = {replay.GAME: before.game.game, **fields}
         known, more, bonus = self.explorers.notice(
             state.kept.explorers, before, action, after, parameters.explorer
         )
@@ -236,7 +273,8 @@ class DeepAgent(Agent):
         rows = batch.rows._replace(reward=self.rewards(kept.own, batch.rows))
         reward = self.explorers.rewards(kept.explorers, rows, parameters.explorer)
         batch = batch._replace(rows=rows._replace(reward=reward))
-        learning = Learning(self.settings, self.gates, parameters, self.look)
+        sets = None if self.command_sets is None else jnp.asarray(self.command_sets)
+        learning = Learning(self.settings, self.gates, parameters, self.look, sets)
         return learner.update(state.learned, batch, kept.contexts, words, learning)
 
     def sample(self, state: AgentState, parameters: RunParameters, key: PRNGKeyArray) -> Sequences:
@@ -261,6 +299,7 @@ DEEP: dict[str, Any] = {
     "explores": True,
     "classifier": True,
     "estimates": True,
+    "sets": True,
 }
 """The declaration of agents with this network."""
 register("drqn", True, summary="the baseline: one head for all scores", **DEEP)(DeepAgent)

@@ -14,20 +14,24 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from grue.agents import contexts
+from grue.agents import contexts, returning
 from grue.agents.agent import Episode, Told
 from grue.agents.contexts import ScoreContexts
 from grue.agents.exploring import Explorer, register
 from grue.agents.registry import Metric
 from grue.agents.replay import Fields, ReplayStep
+from grue.agents.returning import Returns
 from grue.agents.settings import setting
 from grue.agents.textkey import text_key
+from grue.engine.environment import Environment
+from grue.errors import UsageError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +44,9 @@ class BonusSettings:
         50, "scores with fewer rewards than this so far are the frontier", least=0
     )
     frontier_epsilon: float = setting(0.4, "least ε at the frontier", least=0, most=1)
+    return_share: float = setting(
+        0.0, "share of the episodes that begin with commands of the best episode", least=0, most=1
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +64,7 @@ METRICS = (
     Metric("events", "events of an episode that had a bonus", "episode"),
     Metric("first_events", "events that never happened before in the run", "count"),
     Metric("frontier", "fraction of the steps at scores with few rewards", "step"),
+    Metric("repeated", "fraction of the steps that repeat the best episode", "step"),
 )
 
 
@@ -74,6 +82,8 @@ class Counted(NamedTuple):
     """From 1 on."""
     events: Int[Array, ""]
     """In this episode."""
+    returns: Returns | None
+    """None: no episode repeats commands."""
 
 
 class BonusExplorer(Explorer, ABC):
@@ -81,6 +91,15 @@ class BonusExplorer(Explorer, ABC):
 
     once = True
     """Whether an event counts only the first time in an episode."""
+
+    def __init__(self, env: Environment, settings: BonusSettings) -> None:
+        super().__init__(env, settings)
+        self.episode_steps = env.episode_steps
+        if settings.return_share and env.command_sets is not None:
+            raise UsageError(
+                "return_share repeats the commands of the best episode, and in a set the next "
+                f"episode is of another game; leave it at 0, not {settings.return_share}"
+            )
 
     @abstractmethod
     def slots(self) -> int:
@@ -95,7 +114,8 @@ class BonusExplorer(Explorer, ABC):
     def init(self) -> Counted:
         rewards = jnp.zeros(contexts.CAPACITY, jnp.int32)
         slots = jnp.zeros(self.slots(), jnp.int32)
-        return Counted(contexts.init(), rewards, slots, slots, jnp.int32(1), jnp.int32(0))
+        returns = returning.init(self.episode_steps) if self.settings.return_share else None
+        return Counted(contexts.init(), rewards, slots, slots, jnp.int32(1), jnp.int32(0), returns)
 
     def fields(self) -> Mapping[str, jax.ShapeDtypeStruct]:
         return {"event": jax.ShapeDtypeStruct((), jnp.int32)}
@@ -107,11 +127,13 @@ class BonusExplorer(Explorer, ABC):
         scores, place = contexts.assign(known.scores, score, contexts.CAPACITY)
         slot, happened = self.event(before, action, after, place)
         counted = happened & ((known.last[slot] != known.episode) | (not self.once))
-        first = counted & (known.counts[slot] == 0)
+        # What the best episode did says nothing about what the agent can do.
+        own = jnp.bool_(True) if known.returns is None else before.time >= known.returns.repeated
+        first = counted & own & (known.counts[slot] == 0)
         now = known._replace(
             scores=scores,
-            rewards=known.rewards.at[place].add(step.reward > 0),
-            counts=known.counts.at[slot].add(counted),
+            rewards=known.rewards.at[place].add((step.reward > 0) & own),
+            counts=known.counts.at[slot].add(counted & own),
             last=known.last.at[slot].max(jnp.where(counted, known.episode, 0)),
             events=known.events + counted,
         )
@@ -121,10 +143,38 @@ class BonusExplorer(Explorer, ABC):
             "events": now.events,
             "first_events": first,
             "frontier": self._few(now, score),
+            "repeated": ~own,
         }
+        return (
+            self._after(now, before, action, after),
+            {"event": event},
+            {n: v.astype(jnp.float32) for n, v in told.items()},
+        )
+
+    def _after(
+        self, known: Counted, before: Episode, action: Int[Array, ""], after: Episode
+    ) -> Counted:
+        """The state before the next step, which may begin an episode."""
+        step, returns = after.seen, known.returns
         over = step.terminated | step.truncated
-        after_it = now._replace(episode=now.episode + over, events=now.events * ~over)
-        return after_it, {"event": event}, {n: v.astype(jnp.float32) for n, v in told.items()}
+        if returns is not None:
+            returns = returning.notice(
+                returns, before.time, action, step.score, step.reward, step.terminated
+            )
+            rare = self._few(known, returns.last_score)
+            ended = returning.next_episode(returns, known.episode, self.settings.return_share, rare)
+            returns = jax.tree.map(partial(jnp.where, over), ended, returns)
+        return known._replace(
+            episode=known.episode + over, events=known.events * ~over, returns=returns
+        )
+
+    def override(self, known: Counted, episode: Episode, action: Int[Array, ""]) -> Int[Array, ""]:
+        if known.returns is None:
+            return action
+        return returning.override(known.returns, episode.time, action)
+
+    def counts(self, known: Counted) -> Bool[Array, ""]:
+        return jnp.bool_(True) if known.returns is None else known.returns.repeated == 0
 
     def bonus(self, known: Counted, steps: ReplayStep) -> Float[Array, "*batch"]:
         return self._worth(known, steps.fields["event"], steps.score)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from grue.agents.agent import Episode, Told
 from grue.agents.registry import Metric, Registry
@@ -51,6 +51,14 @@ class Explorer:
         self, known: Any, epsilon: Float[Array, ""], score: Int[Array, ""]
     ) -> Float[Array, ""]:
         return epsilon
+
+    def override(self, known: Any, episode: Episode, action: Int[Array, ""]) -> Int[Array, ""]:
+        """The command to play, given the agent's choice."""
+        return action
+
+    def counts(self, known: Any) -> Bool[Array, ""]:
+        """Whether this episode counts in the score, the fraction and the wins of a run."""
+        return jnp.bool_(True)
 
 
 @dataclass(frozen=True)
@@ -134,6 +142,24 @@ class ExplorerSet:
         if self.plain:
             return epsilon
         own = [e.epsilon(k, epsilon, score) for e, k in zip(self.explorers, known, strict=True)]
+        return jnp.stack(own)[number]
+
+    def override(
+        self,
+        known: tuple[Any, ...],
+        episode: Episode,
+        action: Int[Array, ""],
+        number: Int[Array, ""],
+    ) -> Int[Array, ""]:
+        if self.plain:
+            return action
+        own = [e.override(k, episode, action) for e, k in zip(self.explorers, known, strict=True)]
+        return jnp.stack(own)[number]
+
+    def counts(self, known: tuple[Any, ...], number: Int[Array, ""]) -> Bool[Array, ""]:
+        if self.plain:
+            return jnp.bool_(True)
+        own = [e.counts(k) for e, k in zip(self.explorers, known, strict=True)]
         return jnp.stack(own)[number]
 
 

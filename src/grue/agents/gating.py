@@ -1,7 +1,7 @@
 """Action gating: which commands may be chosen (the paper's candidate set).
 
 A program computes all gates and selects that of the run, so that runs with different gates can
-share it. If the set is empty, all commands are allowed. ``register`` adds custom gates
+share it. If the set is empty, all commands of the game are allowed. ``register`` adds custom gates
 (docs/extending.md).
 """
 
@@ -159,14 +159,21 @@ class GateSet(NamedTuple):
         parameters: RunParameters,
         admissibility: Float[Array, " commands"],
         admissible_set: Bool[Array, " commands"],
+        exists: Bool[Array, " commands"] | None = None,
     ) -> Bool[Array, " commands"]:
-        """The commands that may be chosen. CQLH and ACQLH allow all; they change the targets."""
+        """The commands that may be chosen. CQLH and ACQLH allow all; they change the targets.
+
+        ``exists`` are the commands that the game has, where it is one of a set.
+        """
         draw, soften = jax.random.split(key)
         beliefs = [Belief(draw, admissibility, admissible_set, own) for own in self.settings]
         sets = [gate.candidates(own) for gate, own in zip(self.gates, beliefs, strict=True)]
         allowed = jnp.stack(sets)[parameters.gate]
+        every = everything(beliefs[0])
+        if exists is not None:
+            allowed, every = allowed & exists, exists
         soft = jax.random.uniform(soften) < parameters.softness
-        return jnp.where(soft | ~allowed.any(), everything(beliefs[0]), allowed)
+        return jnp.where(soft | ~allowed.any(), every, allowed)
 
     def value(self, number: int | Int[Array, ""], after: After) -> Float[Array, "*batch"]:
         """The value after a step, with the run's gate."""

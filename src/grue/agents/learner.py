@@ -16,9 +16,9 @@ from grue.agents.gating import GateSet
 from grue.agents.kernels import select
 from grue.agents.kernels.select import Weights
 from grue.agents.kernels.texts import Pool, padded, pool, rows_of
-from grue.agents.network import Network, Outputs
+from grue.agents.network import Commands, Network, Outputs
 from grue.agents.optimiser import AdamState
-from grue.agents.replay import ReplayStep, Sequences
+from grue.agents.replay import GAME, ReplayStep, Sequences
 
 if TYPE_CHECKING:
     from grue.agents.deep import DeepSettings
@@ -32,6 +32,8 @@ class Learning(NamedTuple):
     parameters: RunParameters
     look: int
     """The number of the command "look", used as a_0."""
+    command_sets: Bool[Array, "games commands"] | None = None
+    """The commands that each game of a set has; None for one game, which has all."""
 
 
 class Working(NamedTuple):
@@ -41,6 +43,8 @@ class Working(NamedTuple):
     """The input of each word to the encoder's gates."""
     weights: Weights | None
     """The context LSTM's weights in lower precision, if that is used."""
+    commands: Commands | None
+    """The output layers for the commands, if they depend on the commands' words."""
 
 
 class Learner(NamedTuple):
@@ -52,11 +56,18 @@ class Learner(NamedTuple):
     optimiser: AdamState
 
 
-def init(network: Network, precision: str) -> Learner:
+def init(network: Network, precision: str, command_words: Int[Array, "commands words"]) -> Learner:
     """θ⁻ ← θ"""
     weights = select.in_working_type(network.context.weights, precision)
-    working = Working(network.encoder.table(), weights)
+    working = derived(network, weights, command_words)
     return copy_to_target(Learner(network, working, network, optimiser.init(network)))
+
+
+def derived(
+    network: Network, weights: Weights | None, command_words: Int[Array, "commands words"]
+) -> Working:
+    table = network.encoder.table()
+    return Working(table, weights, network.read_commands(command_words, table))
 
 
 def copy_to_target(learner: Learner) -> Learner:
@@ -92,7 +103,7 @@ def update(
             settings.gradient_clip,
             settings.adam_by_head,
         )
-    after = Working(network.encoder.table(), working)
+    after = derived(network, working, command_words)
     return Learner(network, after, learner.target, state), told
 
 
@@ -119,7 +130,7 @@ def loss(
     if order is not None:
         batch, heads = jax.tree.map(lambda field: field[order], batch), heads[:, order]
     with jax.named_scope("sample"):
-        texts = distinct_texts(batch, command_words, learning.look)
+        texts = distinct_texts(batch, command_words, learning.look, network.scorer.reads_commands)
     rows, valid = jax.tree.map(lambda field: field.swapaxes(0, 1)[n:], (batch.rows, batch.valid))
 
     ours = run(network, working, texts, heads[:-1], n)
@@ -143,6 +154,9 @@ def sequence_targets(
     settings = learning.settings
     possible = rows.admissible_set if settings.oracle_in_targets else None
     following = None if possible is None else possible[1:]
+    sets = learning.command_sets
+    # A sequence lies within an episode, so the game is the same after the step.
+    exists = None if sets is None else sets[rows.fields[GAME][1:].astype(jnp.int32)]
     rows = jax.tree.map(lambda field: field[:-1], rows)
     q_next = theirs.values[1:]
     same = q_next if settings.consistent_with_next else theirs.values[:-1]
@@ -154,6 +168,7 @@ def sequence_targets(
         targets.of_action(same, rows.action),
         admissibility,
         following,
+        exists,
     )
     if settings.trace == 0:
         return targets.q_target(rows.reward, rows.terminated, value, settings.discount)
@@ -171,12 +186,17 @@ class BatchTexts(NamedTuple):
     """o_t"""
     said: Int[Array, "rows batch"]
     """a_{t-1}"""
+    commands: Int[Array, " commands"]
+    """All commands. Arbitrary for those that were not asked for."""
 
 
 def distinct_texts(
-    batch: Sequences, command_words: Int[Array, "commands words"], look: int
+    batch: Sequences,
+    command_words: Int[Array, "commands words"],
+    look: int,
+    all_commands: bool = False,
 ) -> BatchTexts:
-    """The observations and previous commands of a batch, each distinct text once."""
+    """The observations and previous commands of a batch, or all commands, each text once."""
     previous = jnp.where(batch.previous < 0, look, batch.previous).T
     observations = batch.rows.observation.swapaxes(0, 1)
     steps, size, length = observations.shape
@@ -186,11 +206,10 @@ def distinct_texts(
     )
     commands = len(command_words)
     spoken = (previous.reshape(-1)[:, None] == jnp.arange(commands)).any(0)
-    used = jnp.concatenate([jnp.ones(steps * size, bool), spoken])
+    used = jnp.concatenate([jnp.ones(steps * size, bool), spoken | all_commands])
     found, place = pool(texts, used)
-    return BatchTexts(
-        found, place[: steps * size].reshape(steps, size), place[steps * size :][previous]
-    )
+    seen, known = place[: steps * size].reshape(steps, size), place[steps * size :]
+    return BatchTexts(found, seen, known[previous], known)
 
 
 def run(
@@ -208,7 +227,10 @@ def run(
     with jax.named_scope("context"):
         states = network.states(heads, jnp.concatenate(both, axis=-1), working)[first:]
     with jax.named_scope("score"):
-        return network.outputs(heads[first:], states)
+        commands = None
+        if network.scorer.reads_commands:
+            commands = network.of_commands(rows_of(vectors, texts.commands))
+        return network.outputs(heads[first:], states, commands)
 
 
 def _mean(

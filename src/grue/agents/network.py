@@ -6,7 +6,8 @@ The default sizes are the paper's. The weights of the heads are stacked along th
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from abc import abstractmethod
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -15,7 +16,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from grue.agents.kernels import select
 from grue.agents.kernels.cell import cell
-from grue.agents.kernels.texts import Pool, WordWeights
+from grue.agents.kernels.texts import Pool, WordWeights, pool
 from grue.games.tokens import PADDING
 
 ACTIVATIONS = {"elu": jax.nn.elu, "relu": jax.nn.relu}
@@ -106,42 +107,79 @@ class ContextLSTM(eqx.Module):
         return Memory(*cell(rows @ jnp.stack(self.weights)[head] + self.bias[head], memory.c))
 
 
-class ActionScorer(eqx.Module):
-    """Φ_A(k): two layers for each head, one value for each command."""
+class Columns(NamedTuple):
+    """The output layer of a scorer, a column for each command."""
+
+    second: Float[Array, "heads hidden commands"]
+    second_bias: Float[Array, "heads commands"]
+
+
+class Scorer(eqx.Module):
+    """Two layers for each head, one value for each command. A subclass has the second layer."""
 
     first: Float[Array, "heads context hidden"]
     first_bias: Float[Array, "heads hidden"]
-    second: Float[Array, "heads hidden commands"]
-    second_bias: Float[Array, "heads commands"]
     activation: str = eqx.field(static=True)
+    reads_commands: ClassVar[bool] = False
+    """Whether ``columns`` needs the encodings of the commands."""
 
     def __init__(self, sizes: NetworkSizes, key: PRNGKeyArray) -> None:
         self.activation = sizes.activation
-        keys = jax.random.split(key)
         shape = (sizes.heads, sizes.context, sizes.hidden)
-        self.first = uniform(keys[0], shape, sizes.context)
+        self.first = uniform(key, shape, sizes.context)
         self.first_bias = jnp.zeros((sizes.heads, sizes.hidden))
+
+    @abstractmethod
+    def columns(self, vectors: Float[Array, "commands encoder"] | None) -> Columns:
+        """The second layer."""
+
+    def __call__(
+        self,
+        head: Int[Array, "*batch"],
+        h: Float[Array, "*batch context"],
+        columns: Columns | None = None,
+    ) -> Float[Array, "*batch commands"]:
+        columns = self.columns(None) if columns is None else columns
+        layers = select.Layers(self.first, self.first_bias, *columns)
+        return select.score(layers, head, h, ACTIVATIONS[self.activation])
+
+
+class ActionScorer(Scorer):
+    """Φ_A(k) with commands known by their number."""
+
+    second: Float[Array, "heads hidden commands"]
+    second_bias: Float[Array, "heads commands"]
+
+    def __init__(self, sizes: NetworkSizes, key: PRNGKeyArray) -> None:
+        keys = jax.random.split(key)
+        super().__init__(sizes, keys[0])
         shape = (sizes.heads, sizes.hidden, sizes.commands)
         self.second = uniform(keys[1], shape, sizes.hidden)
         self.second_bias = jnp.zeros((sizes.heads, sizes.commands))
 
-    def __call__(
-        self, head: Int[Array, "*batch"], h: Float[Array, "*batch context"]
-    ) -> Float[Array, "*batch commands"]:
-        layers = select.Layers(self.first, self.first_bias, self.second, self.second_bias)
-        return select.score(layers, head, h, ACTIVATIONS[self.activation])
+    def columns(self, vectors: Float[Array, "commands encoder"] | None) -> Columns:
+        return Columns(self.second, self.second_bias)
 
 
 class AdmissibilityClassifier(eqx.Module):
-    """Φ_C: an action scorer with one head. Returns the logits of ξ̂."""
+    """Φ_C: a scorer with one head. Returns the logits of ξ̂."""
 
-    scorer: ActionScorer
+    scorer: Scorer
 
-    def __init__(self, sizes: NetworkSizes, key: PRNGKeyArray) -> None:
-        self.scorer = ActionScorer(sizes._replace(heads=1), key)
+    def __init__(self, sizes: NetworkSizes, key: PRNGKeyArray, scorer: type[Scorer]) -> None:
+        self.scorer = scorer(sizes._replace(heads=1), key)
 
-    def __call__(self, h: Float[Array, "*batch context"]) -> Float[Array, "*batch commands"]:
-        return self.scorer(jnp.zeros(h.shape[:-1], jnp.int32), h)
+    def __call__(
+        self, h: Float[Array, "*batch context"], columns: Columns | None = None
+    ) -> Float[Array, "*batch commands"]:
+        return self.scorer(jnp.zeros(h.shape[:-1], jnp.int32), h, columns)
+
+
+class Commands(NamedTuple):
+    """The output layers for some commands whose texts were read."""
+
+    values: Columns
+    logits: Columns
 
 
 class Outputs(NamedTuple):
@@ -156,15 +194,18 @@ class Network(eqx.Module):
 
     encoder: TextEncoder
     context: ContextLSTM
-    scorer: ActionScorer
+    scorer: Scorer
+    """Φ_A"""
     classifier: AdmissibilityClassifier
 
-    def __init__(self, sizes: NetworkSizes, key: PRNGKeyArray) -> None:
+    def __init__(
+        self, sizes: NetworkSizes, key: PRNGKeyArray, scorer: type[Scorer] = ActionScorer
+    ) -> None:
         keys = jax.random.split(key, 4)
         self.encoder = TextEncoder(sizes, keys[0])
         self.context = ContextLSTM(sizes, keys[1])
-        self.scorer = ActionScorer(sizes, keys[2])
-        self.classifier = AdmissibilityClassifier(sizes, keys[3])
+        self.scorer = scorer(sizes, keys[2])
+        self.classifier = AdmissibilityClassifier(sizes, keys[3], scorer)
 
     def memory(self) -> Memory:
         """h_0 = 0"""
@@ -186,14 +227,34 @@ class Network(eqx.Module):
         memory: Memory,
         inputs: Float[Array, " inputs"],
         working: select.Weights | None = None,
+        commands: Commands | None = None,
     ) -> tuple[Memory, Outputs]:
         """h_t, Q(h_t, ·) of the head, and the logits of ξ̂(h_t, ·)."""
         working = self.context.weights if working is None else working
         memory = Memory(*select.step(working, self.context.bias, head, inputs, *memory))
-        return memory, self.outputs(head, memory.h)
+        return memory, self.outputs(head, memory.h, commands)
 
-    def outputs(self, head: Int[Array, "*batch"], h: Float[Array, "*batch context"]) -> Outputs:
-        return Outputs(self.scorer(head, h), self.classifier(h))
+    def outputs(
+        self,
+        head: Int[Array, "*batch"],
+        h: Float[Array, "*batch context"],
+        commands: Commands | None = None,
+    ) -> Outputs:
+        values, logits = (None, None) if commands is None else commands
+        return Outputs(self.scorer(head, h, values), self.classifier(h, logits))
+
+    def of_commands(self, vectors: Float[Array, "commands encoder"]) -> Commands:
+        """The output layers for commands, from their encodings."""
+        return Commands(self.scorer.columns(vectors), self.classifier.scorer.columns(vectors))
+
+    def read_commands(
+        self, texts: Int[Array, "commands length"], table: Float[Array, "words gates"] | None = None
+    ) -> Commands | None:
+        """The output layers for commands, from their words; None if the words do not matter."""
+        if not self.scorer.reads_commands:
+            return None
+        found, place = pool(texts)
+        return self.of_commands(self.encoder.read(found, table)[place])
 
     def states(
         self,
@@ -206,13 +267,16 @@ class Network(eqx.Module):
         return select.unroll(self.context.weights, working, self.context.bias, heads, inputs)
 
     def sequence(
-        self, heads: Int[Array, " length"], inputs: Float[Array, "length inputs"]
+        self,
+        heads: Int[Array, " length"],
+        inputs: Float[Array, "length inputs"],
+        commands: Commands | None = None,
     ) -> Outputs:
         """Reference implementation: the outputs along one sequence."""
 
         def one(memory: Memory, at: tuple[Array, Array]):
             memory = self.context(at[0], memory, at[1])
-            return memory, self.outputs(at[0], memory.h)
+            return memory, self.outputs(at[0], memory.h, commands)
 
         return jax.lax.scan(one, self.memory(), (heads, inputs))[1]
 

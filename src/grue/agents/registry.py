@@ -66,6 +66,10 @@ class AgentKind:
     """Whether it is told the output of look and inventory."""
     oracle: bool = False
     """Whether it needs the admissible commands from the game, with any gate."""
+    sets: bool = False
+    """Whether it can train on a set of games. It then tries only the commands of the game."""
+    reads_commands: bool = False
+    """Whether it knows commands by their words, so that it can play games with other commands."""
     score: bool = True
     """Whether it needs the score. Without one, all rewards of the game are 0."""
 

@@ -8,7 +8,7 @@ overwritten. An episode of n steps takes n + 1 rows, the last for what followed 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -17,6 +17,8 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 Fields = dict[str, Any]
 """Arrays by name, with a value for every step."""
+GAME = "game"
+"""The field with the number of the game, where a set of games is played."""
 
 
 class ReplayStep(NamedTuple):
@@ -282,3 +284,21 @@ def draw_by_score(
     # Rounding may point past the last episode.
     place = jnp.where(known[jnp.minimum(place, len(ended) - 1)], place, ring.oldest % len(ended))
     return ring.first[place], ring.length[place]
+
+
+def with_replay(tree: Any, change: Callable[[Any], Any]) -> Any:
+    """The tree with every array of its replay memories changed."""
+
+    def is_replay(node: Any) -> bool:
+        return isinstance(node, EpisodicReplay)
+
+    def changed(node: Any) -> Any:
+        return jax.tree.map(change, node) if is_replay(node) else node
+
+    return jax.tree.map(changed, tree, is_leaf=is_replay)
+
+
+def lighter(tree: Any) -> Any:
+    """The tree without the rows of its replay memories, which are not needed to play."""
+    # The first axis may be that of the runs.
+    return with_replay(tree, lambda leaf: jnp.zeros((*leaf.shape[:1], 0), leaf.dtype))

@@ -53,13 +53,18 @@ def next_value(
     q_next_same: Float[Array, "*batch"],
     admissibility: Float[Array, "*batch"],
     next_admissible: Bool[Array, "*batch room"] | None = None,
+    exists: Bool[Array, "*batch commands"] | None = None,
 ) -> Float[Array, "*batch"]:
     """The value after a step, by gate: max_a Q(h', a) unless the gate says otherwise.
+
+    All maxima are over the commands that the game has: those that ``exists`` tells, if given.
 
     The oracle's maximum is over ``next_admissible`` if given (padded to whole bytes). CQLH uses
     ξ̂ · max_a Q(h', a) + (1 - ξ̂) · ``q_next_same``; ACQLH drops the second term. ``q_next_same`` is
     Q(h_{t+1}, a_t) in the paper's appendix and Algorithm 1, and Q(h_t, a_t) in its equation (4).
     """
+    if exists is not None:
+        q_next = jnp.where(exists, q_next, -jnp.inf)
     possible = q_next.max(-1)
     if next_admissible is not None:
         may = next_admissible[..., : q_next.shape[-1]]

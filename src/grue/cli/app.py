@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from grue import __version__
-from grue.cli import games, study, training
+from grue.cli import evaluating, games, study, training
 from grue.cli.bench import bench
 from grue.cli.export import export
 from grue.cli.watch import watch
@@ -45,7 +45,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "verify": games.verify_command,
     "agents": training.agents,
     "train": training.train_command,
-    "eval": training.eval_,
+    "eval": evaluating.eval_,
     "reproduce": study.reproduce,
     "report": study.report,
     "status": study.status,

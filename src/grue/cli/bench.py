@@ -53,7 +53,9 @@ def bench_train_command(
         str, typer.Option(help="Games, with commas.")
     ] = "saladworld-1,saladworld-3,saladworld-7",
     story: StoryPath = None,
-    agents: Annotated[str, typer.Option(help="drqn, sc or both.")] = "drqn,sc",
+    agents: Annotated[
+        str, typer.Option(help="Agents with the recurrent network, with commas.")
+    ] = "drqn,sc",
     gates: Annotated[str, typer.Option(help="Gates, with commas.")] = "masking",
     runs: Annotated[
         str, typer.Option(help="Numbers of runs side by side; one run measures each condition.")

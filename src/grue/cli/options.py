@@ -24,7 +24,20 @@ TextWorldName = Annotated[
 ]
 GameOrConfig = Annotated[
     str | None,
-    typer.Argument(metavar="GAME", help="As for grue play; may stand in the --config file."),
+    typer.Argument(
+        metavar="GAME",
+        help="As for grue play, or a folder of games; may stand in the --config file.",
+    ),
+]
+ValidFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--valid", metavar="FOLDER", help="Unseen games: the agent that is best there is kept."
+    ),
+]
+TestFolder = Annotated[
+    Path | None,
+    typer.Option("--test", metavar="FOLDER", help="Unseen games that decide nothing."),
 ]
 ConfigPath = Annotated[
     Path | None,
@@ -63,6 +76,9 @@ SettingTexts = Annotated[
     typer.Option("--set", metavar="NAME=VALUE", help="Any setting; may be given again."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+RunsPlace = Annotated[
+    Path, typer.Option(help="Where the run folders go; also an address such as s3://BUCKET.")
+]
 CheckpointSeconds = Annotated[float, typer.Option(min=0, help="Time between two checkpoints.")]
 RayAddress = Annotated[
     str | None,
@@ -88,6 +104,14 @@ KeepEvery = Annotated[
     int,
     typer.Option(
         min=0, metavar="STEPS", help="Also keep what is learned every so many steps; 0: no."
+    ),
+]
+WandbProject = Annotated[
+    str | None,
+    typer.Option(
+        "--wandb",
+        metavar="PROJECT",
+        help="Log to a project of Weights & Biases; WANDB_MODE=offline writes files only.",
     ),
 ]
 Watch = Annotated[

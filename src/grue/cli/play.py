@@ -116,7 +116,8 @@ class TerminalGame:
                 own[word]()
             elif command:
                 self.take(command)
-        self.say(f"The game is over; {self.score} in {_steps(self.state.steps)}.")
+        ending = "You have won" if all(self.state.subtasks) else "The game is over"
+        self.say(f"{ending}; {self.score} in {_steps(self.state.steps)}.")
 
     def restart(self) -> None:
         self.past = [self.env.reset(self.seed)]

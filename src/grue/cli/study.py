@@ -65,7 +65,10 @@ def reproduce(
     ] = "smoke",
     out: Annotated[
         Path | None,
-        typer.Option(help="Where runs, records and figures go; by default reproduce/SCALE."),
+        typer.Option(
+            help="Where runs, records and figures go, a folder or an address; by default "
+            "reproduce/SCALE."
+        ),
     ] = None,
     data: Annotated[
         list[Path] | None,
@@ -91,6 +94,7 @@ def reproduce(
     from grue.experiments import wishes
     from grue.experiments.runner import Places
     from grue.experiments.scales import find_scale
+    from grue.experiments.storage import placed
     from grue.experiments.study import Where
 
     if figure == "list":
@@ -100,14 +104,15 @@ def reproduce(
     wish = wishes.make_wish(
         figure, scale, levels, conditions, seeds, story, draw_only, values or ()
     )
-    places = Places(out or Path("reproduce") / scale, tuple(data or ()))
     where = Where(jobs, ray, cores_per_group, gpus_per_group, minutes, checkpoint_seconds)
-    if slurm or plan:
-        print_plan(wish, places, where, slurm)
-        return
-    records = trained(wish, places, draw_only, where)
-    if not no_draw:
-        show_drawn(wish, places, records)
+    with placed(out or Path("reproduce") / scale) as folder:
+        places = Places(folder, tuple(data or ()))
+        if slurm or plan:
+            print_plan(wish, places, where, slurm)
+            return
+        records = trained(wish, places, draw_only, where)
+        if not no_draw:
+            show_drawn(wish, places, records)
 
 
 def show_drawn(wish: Wish, places: Places, records: Sequence[Record]) -> None:
@@ -165,8 +170,10 @@ def status(
 ) -> None:
     """Show how far a study is, on whatever machines it runs."""
     from grue.experiments import progress_of
+    from grue.experiments.storage import fetched
     from grue.training.progress import Display
 
+    folder = fetched(folder)
     if follow:
         with Display() as display:
             progress_of.follow(folder, display)

@@ -1,19 +1,17 @@
-"""The commands that train agents and evaluate them: agents, train, eval."""
+"""The commands that train agents: agents, train."""
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from grue.cli.entry import replace_unreadable
 from grue.cli.options import (
-    AsJson,
     CheckpointSeconds,
     CommandsPath,
     ConfigPath,
@@ -25,21 +23,26 @@ from grue.cli.options import (
     RayAddress,
     Resume,
     RunSeeds,
+    RunsPlace,
     RunSteps,
     SettingTexts,
     StoryPath,
+    TestFolder,
     Together,
+    ValidFolder,
+    WandbProject,
     Watch,
     print_table,
 )
 from grue.cli.watch import watched
-from grue.errors import GrueError, NoCheckpointError, StoppedError, UsageError
+from grue.errors import GrueError, StoppedError, UsageError
+from grue.experiments.storage import placed, sending
 
 if TYPE_CHECKING:
     from grue.training.config import TrainConfig
-    from grue.training.evaluate import RunEvaluation
     from grue.training.runs import StoredRun
     from grue.training.train import RunResult
+    from grue.training.trainer import Progress
 
 SETTING = ("setting", "default", "description")
 COLUMNS = ("run", "steps", "episodes", "score", "fraction_of_subtasks", "folder")
@@ -48,6 +51,8 @@ COLUMNS = ("run", "steps", "episodes", "score", "fraction_of_subtasks", "folder"
 def train_command(
     game: GameOrConfig = None,
     config: ConfigPath = None,
+    valid: ValidFolder = None,
+    test: TestFolder = None,
     agent: Annotated[
         str | None, typer.Option(help="By default sc; grue agents lists them.")
     ] = None,
@@ -55,8 +60,7 @@ def train_command(
         str | None, typer.Option(help="By default none; grue agents lists them.")
     ] = None,
     explore: Annotated[
-        str | None,
-        typer.Option(help="One or several, as in none,achievements; grue agents lists them."),
+        str | None, typer.Option(help="One or several, as in none,counts; grue agents lists them.")
     ] = None,
     agents: Annotated[str | None, typer.Option(help="Several agents, as in drqn,sc.")] = None,
     gates: Annotated[str | None, typer.Option(help="Several gates, as in none,masking.")] = None,
@@ -70,7 +74,7 @@ def train_command(
     no_look: Annotated[bool, typer.Option("--no-look", help="Never force a look.")] = False,
     story: StoryPath = None,
     commands: CommandsPath = None,
-    out: Annotated[Path, typer.Option(help="Where the run folders go.")] = Path("runs"),
+    out: RunsPlace = Path("runs"),
     resume: Resume = False,
     together: Together = None,
     ray: RayAddress = None,
@@ -79,8 +83,9 @@ def train_command(
     checkpoint_seconds: CheckpointSeconds = 60.0,
     keep_every: KeepEvery = 0,
     watch: Watch = False,
+    wandb: WandbProject = None,
 ) -> None:
-    """Train agents on a game, with a run folder for every agent, gate and seed."""
+    """Train agents on a game or a folder of games, a run folder for every agent, gate and seed."""
     options = {
         "agent": one_of(agent, agents, "agent"),
         "gate": one_of(gate, gates, "gate"),
@@ -89,20 +94,19 @@ def train_command(
         "seeds": seeds,
         "priority": False if no_priority else None,
         "look_every": 0 if no_look else None,
-        "story": None if story is None else str(story),
-        "commands": None if commands is None else str(commands),
+        **_texts(story=story, commands=commands, valid=valid, test=test),
     }
     if game is None and config is None:
         raise UsageError("give a GAME, or a --config file that names one")
-    if ray is not None and keep_every:
-        raise UsageError("--keep-every is for training on this machine; leave it or --ray out")
+    check_for_ray(ray, {"--keep-every": keep_every, "--wandb": wandb})
     configs = conditions(game, preset, values or (), options, read_settings(config))
-    with watched(configs, out, watch):
+    with placed(out) as folder, watched(configs, folder, watch):
         if ray is None:
-            rows = _trained(configs, out, resume, together, checkpoint_seconds, keep_every)
+            often = checkpoint_seconds, keep_every
+            rows = _trained(configs, folder, resume, together, often, wandb)
         else:
             shares = cores_per_group, gpus_per_group, checkpoint_seconds
-            rows = _trained_on_ray(configs, out, resume, together, ray, shares)
+            rows = _trained_on_ray(configs, folder, resume, together, ray, shares)
     print_table(COLUMNS, rows)
 
 
@@ -137,84 +141,6 @@ def agents(
         if rows and tuple(names) not in shown:
             shown.add(tuple(names))
             print_table((f"setting of {', '.join(names)}", *SETTING[1:]), rows)
-
-
-def eval_(
-    folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="A run folder, or one that holds some.")
-    ],
-    episodes: Annotated[int, typer.Option(min=1, help="Episodes at the final ε.")] = 100,
-    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Seed of the play.")] = 0,
-    transcript: Annotated[
-        bool, typer.Option("--transcript", help="Show the greedy episode of each run.")
-    ] = False,
-    as_json: AsJson = False,
-    greedy: Annotated[
-        bool, typer.Option("--greedy/--both", help="Only the greedy play, or that at the ε too.")
-    ] = False,
-    ray: RayAddress = None,
-    cores_per_group: CoresPerGroup = None,
-) -> None:
-    """Play with trained agents: greedily, and with the ε that training ended on."""
-    from rich.console import Console
-
-    from grue.training import evaluate
-
-    if ray is not None:
-        asked = {"episodes": episodes, "seed": seed, "greedy": greedy, "transcript": transcript}
-        _eval_on_ray(folder, ray, cores_per_group, asked, as_json)
-        return
-
-    with Console(stderr=True).status("Playing"):
-        found = list(evaluate.evaluate_runs(folder, episodes, seed, greedy))
-    played = [one for one in found if not isinstance(one, GrueError)]
-    failed = [one for one in found if isinstance(one, GrueError)]
-    for error in failed if played else ():
-        print(f"grue: left out: {error}", file=sys.stderr)
-    for note in (note for run in played for note in run.notes):
-        print(note, file=sys.stderr)
-    if as_json and played:
-        print(json.dumps([run.to_json(transcript) for run in played], indent=2))
-    elif played:
-        _show(played, transcript)
-    # A run that has only begun is no failure.
-    broken = [one for one in failed if not isinstance(one, NoCheckpointError) or not played]
-    if len(found) == len(broken) == 1:
-        raise broken[0]
-    if broken:
-        raise GrueError(f"{len(broken)} of {len(found)} runs cannot be played: {broken[0]}")
-
-
-def _show(played: Sequence[RunEvaluation], transcript: bool) -> None:
-    from rich.console import Console
-
-    from grue.cli.transcript import print_lines, tell
-    from grue.training.evaluate import COLUMNS as PLAYED
-
-    if transcript:
-        replace_unreadable(sys.stdout)
-        for run in played:
-            print_lines([(run.name, "bold"), *tell(run.greedy), ("", None)], Console(emoji=False))
-    print_table(PLAYED, [row for run in played for row in run.rows()])
-
-
-def _eval_on_ray(
-    folder: Path, address: str, cores: int | None, asked: Mapping[str, Any], as_json: bool
-) -> None:
-    from grue.experiments.evaluation import evaluate
-    from grue.training.evaluate import COLUMNS
-    from grue.training.progress import Display
-
-    if asked["transcript"] and not as_json:
-        raise UsageError("--transcript with --ray needs --json; or leave --ray out")
-    with Display() as display:
-        results = evaluate(folder, address, cores, asked, display)
-    for note in (note for result in results for note in result["notes"]):
-        print(note, file=sys.stderr)
-    if as_json:
-        print(json.dumps([result["json"] for result in results], indent=2))
-    else:
-        print_table(COLUMNS, [row for result in results for row in result["rows"]])
 
 
 # The options of grue train
@@ -286,6 +212,10 @@ def _listed(settings: dict[str, Any], name: str) -> list[str]:
     return listed
 
 
+def _texts(**paths: Path | None) -> dict[str, str | None]:
+    return {name: None if path is None else str(path) for name, path in paths.items()}
+
+
 def one_of(single: str | None, several: str | None, name: str) -> str | None:
     """The value of an option that has a singular and a plural form."""
     if single is not None and several is not None:
@@ -300,17 +230,26 @@ def _trained(
     out: Path,
     resume: bool,
     together: bool | None,
-    checkpoint_seconds: float,
-    keep_every: int,
+    often: tuple[float, int],
+    wandb: str | None,
 ) -> list[list[str]]:
-    """Trains with a display on stderr, and returns the rows of the final table."""
+    """Trains with a display on stderr, and returns the rows of the final table.
+
+    ``often``: seconds between checkpoints, steps between what is kept.
+    """
     from grue.training.progress import Display
+    from grue.training.runs import run_name
     from grue.training.train import Interrupted, train_all
 
+    names = [run_name(config.of_seed(seed)) for config in configs for seed in config.seeds]
     try:
-        with Display() as display:
+        with (
+            Display() as display,
+            sending(out, names),
+            logged(display, wandb, configs, out) as progress,
+        ):
             result = train_all(
-                configs, out, resume, together, display, checkpoint_seconds, keep_every=keep_every
+                configs, out, resume, together, progress, often[0], keep_every=often[1]
             )
     except Interrupted as stopped:
         raise StoppedError(
@@ -318,6 +257,22 @@ def _trained(
             "the same command with --resume goes on"
         ) from None
     return [_told(run) for run in result.runs]
+
+
+def logged(
+    display: Progress, project: str | None, configs: Sequence[TrainConfig], out: Path
+) -> AbstractContextManager[Progress]:
+    """The display, and around it the log of Weights & Biases if a project is named."""
+    if project is None:
+        return nullcontext(display)
+    from grue.training.wandb_log import WandbLog
+
+    return WandbLog(project, configs, out, display)
+
+
+def check_for_ray(ray: str | None, here_only: Mapping[str, object]) -> None:
+    for name in (name for name, value in here_only.items() if value and ray is not None):
+        raise UsageError(f"{name} is for this machine; leave it or --ray out")
 
 
 def _trained_on_ray(

@@ -17,7 +17,7 @@ THOUGHT, GAIN = "dim", "green"
 
 def tell(evaluation: Evaluation, episode: int = 0) -> Iterator[Line]:
     """The lines of an episode, with ξ̂ where the agent estimates it."""
-    yield evaluation.opening, None
+    yield evaluation.opening_of(episode), None
     for step in evaluation.record(episode):
         yield "", None
         yield f"> {step.command}", "bold"

@@ -36,7 +36,7 @@ def bench_env(
     hosted: bool = True,
 ) -> Iterator[EnvSpeed]:
     """Yields rows as they are measured. Each takes about ``seconds``."""
-    _use_all_cores()
+    use_all_cores()
     for name in games:
         game = load_textworld(name)
         for batch in batches:
@@ -55,7 +55,7 @@ def device_name() -> str:
     return CPU if device.platform == "cpu" else device.device_kind
 
 
-def _use_all_cores() -> None:
+def use_all_cores() -> None:
     """On a CPU, one JAX device per core, so that a batch uses all cores."""
     import jax
 

@@ -1,7 +1,8 @@
 """The interface of all environments.
 
-Compiled games (``CompiledEnv``) and pooled ones (``PooledEnv``, real games in subprocesses) run
-under jit and vmap. Hosted ones (``HostedEnv``, ``StoryEnv``) play the real game in this process.
+Compiled games (``CompiledEnv``), sets of them (``StackedEnv``) and pooled games (``PooledEnv``,
+real games in subprocesses) run under jit and vmap. Hosted ones (``HostedEnv``, ``StoryEnv``,
+``HostedSetEnv``) play the real game in this process.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ class Environment(Protocol):
     """Why it is not compiled; None for a compiled game, or where hosting was asked for."""
     processes: int = 0
     """The number of subprocesses that play it."""
+    command_sets: np.ndarray | None = None
+    """For each game of a set, whether it has each command. None for one game, which has all."""
 
     def reset(self, key: Any = None) -> tuple[Any, Step]:
         """The first episode of a random stream, given by a JAX key.
@@ -68,6 +71,28 @@ class Environment(Protocol):
 
     def inventory(self, state: Any) -> Any:
         """The tokens that inventory would print, without a step; see ``knows.look``."""
+
+    def exists(self, state: Any) -> Any:
+        """For each command, whether the state's game has it."""
+        return np.ones(len(self.commands), bool)
+
+    def fraction(self, state: Any, step: Step) -> Any:
+        """The fraction of the game's subtasks that are done."""
+        return step.subtasks.mean(dtype=np.float32)
+
+    def won(self, state: Any, step: Step) -> Any:
+        """Whether all subtasks are done."""
+        return step.subtasks.all()
+
+    def fork(self, state: Any, count: int) -> Any:
+        """A group that goes on from one moment: ``count`` rows of the same state, for vmap.
+
+        Hosted games give a list.
+        """
+        import jax
+        import jax.numpy as jnp
+
+        return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (count, *jnp.shape(leaf))), state)
 
     def decode(self, observation: Any) -> str:
         """The text of an observation."""

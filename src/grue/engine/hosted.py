@@ -144,6 +144,9 @@ class EmulatorEnv(RealGame[G], ABC):
         self._current = following
         return following, self._report(following, text, following.score - state.score, changed)
 
+    def fork(self, state: HostedState, count: int) -> list[HostedState]:
+        return [state] * count
+
     def look(self, state: HostedState) -> np.ndarray:
         return self.tokens(self.tell(state, LOOK))
 

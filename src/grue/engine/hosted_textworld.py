@@ -16,6 +16,9 @@ from grue.errors import BrokenFileError
 from grue.games.game import Game
 from grue.games.logic import Facts, ground
 
+KEPT_SETS = 2_000
+"""Size of the cache of admissible sets: most commands leave the world as it is."""
+
 
 class HostedEnv(EmulatorEnv[Game]):
     """Plays a TextWorld story. It is deterministic: all seeds are the same."""
@@ -24,11 +27,18 @@ class HostedEnv(EmulatorEnv[Game]):
         super().__init__(game, *options, **more)
         self.logic = ground(game)
         self.quests = tuple(quest for quest in self.logic.quests if quest.wins)
+        self._admissible: dict[Facts, np.ndarray] = {}
 
     def admissible_set(self, state: HostedState) -> np.ndarray:
-        return np.array(
-            [not state.over and self.logic.admissible(state.facts, c) for c in self.commands]
-        )
+        if state.over:
+            return np.zeros(len(self.commands), bool)
+        found = self._admissible.get(state.facts)
+        if found is None:
+            found = np.array([self.logic.admissible(state.facts, c) for c in self.commands])
+            found.setflags(write=False)  # It is shared.
+            if len(self._admissible) < KEPT_SETS:
+                self._admissible[state.facts] = found
+        return found
 
     def facts(self, state: HostedState) -> Facts:
         """The facts of the world now, as TextWorld states them, with the identifiers of things."""

@@ -81,14 +81,17 @@ def compiled(game: Playable) -> CompiledGame:
 
 
 def _warn_if_near(game: CompiledGame) -> None:
-    near = game.header.get("near")
-    if near:
-        warnings.warn(
-            f"{game.name} is compiled near: {len(near)} of {len(game.commands)} commands, such as "
-            f"{next(iter(near))!r}, are exact only while their things are in sight, and answer "
-            '"You can\'t see any such thing." else; engine="hosted" is always exact',
-            stacklevel=3,
-        )
+    if game.header.get("near"):
+        warnings.warn(near_notice(game), stacklevel=3)
+
+
+def near_notice(game: CompiledGame) -> str:
+    near = game.header["near"]
+    return (
+        f"{game.name} is compiled near: {len(near)} of {len(game.commands)} commands, such as "
+        f"{next(iter(near))!r}, are exact only while their things are in sight, and answer "
+        '"You can\'t see any such thing." else; engine="hosted" is always exact'
+    )
 
 
 def _story_beside(path: Path, file: CompiledGame) -> Game | None:

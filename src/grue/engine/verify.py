@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing import get_context
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from grue.engine.compiled import CompiledEnv, State
-from grue.engine.hosted import HostedState
+from grue.engine.hosted import INVENTORY, LOOK, HostedState
 from grue.engine.hosted_textworld import HostedEnv
 from grue.engine.make import compiled
 from grue.engine.step import Step
@@ -33,6 +33,7 @@ from grue.games.tokens import squeeze
 from grue.processes import stop_with_parent
 
 FIELDS = ("reward", "score", "terminated", "truncated", "admissible")
+LOOKING = (LOOK, INVENTORY)
 TURNS_SHOWN = 4
 JOBS_PER_CORE = 4
 LEAST_SHARE = 100
@@ -76,19 +77,48 @@ class Report:
         )
 
 
+class RealTurn(NamedTuple):
+    """A turn of the real game."""
+
+    action: int
+    facts: Facts
+    """Of the world before it."""
+    step: Step
+    swept: list[tuple[str, Step]]
+    """Every command that was tried after it, with what it gave, and the two that only look."""
+
+
 class Verifier:
     def __init__(self, game: Game) -> None:
         self.game = game
         self.real = HostedEnv(game)
         self.compiled = CompiledEnv(compiled(game))
         self.near = {c: told["things"] for c, told in self.compiled.near.items()}
-        commands = jnp.arange(len(game.commands))
         self._reset = jax.jit(self.compiled.reset)
         self._step = jax.jit(self.compiled.step)
-        every = jax.vmap(self.compiled.step, in_axes=(None, 0))
-        self._sweep = jax.jit(lambda state: every(state, commands))
         self._look = jax.jit(self.compiled.look)
         self._inventory = jax.jit(self.compiled.inventory)
+        looking: dict[str, Any] = {LOOK: self._look, INVENTORY: self._inventory}
+        self._without_a_step = looking
+        self._replay = jax.jit(self._replayed)
+        self._sweep = jax.jit(self._swept)
+
+    def _replayed(self, actions: Any) -> tuple[Step, tuple[State, Step]]:
+        """The opening of the compiled game, and the states and steps that commands lead to."""
+        start, opening = self.compiled.reset()
+
+        def one(state: State, action: Any) -> tuple[State, tuple[State, Step]]:
+            state, step = self.compiled.step(state, action)
+            return state, (state, step)
+
+        return opening, jax.lax.scan(one, start, actions)[1]
+
+    def _swept(self, states: State, number: Any) -> tuple[State, Step]:
+        """One of many states, and the steps that every command would be from it."""
+        state = _row(states, number)
+        commands = jnp.arange(len(self.game.commands))
+        every = jax.vmap(lambda action: self.compiled.step(state, action)[1])
+        return state, every(commands)
 
     def run(self, steps: int, seed: int, tick: Callable[[int], None] | None = None) -> Report:
         """Compares at least ``steps`` steps; an episode ends at its first difference."""
@@ -104,30 +134,53 @@ class Verifier:
         return report
 
     def _episode(self, report: Report, chance: random.Random, steps: int) -> None:
-        real_state, real = self.real.reset()
-        state, step = self._reset()
+        """The real game plays first, because it alone decides; then the compiled one, at once."""
+        opening, turns = self._play(report, chance, steps - report.steps)
+        actions = np.zeros(self.real.episode_steps, np.int32)
+        actions[: len(turns)] = [turn.action for turn in turns]
+        first, (states, others) = self._replay(actions)
+        others = jax.tree.map(np.asarray, others)
         played: list[str] = []
-        if self._differ(report, played, real, step):
+        if self._differ(report, played, opening, jax.tree.map(np.asarray, first)):
             return
+        for number, turn in enumerate(turns):
+            played.append(self.game.commands[turn.action])
+            report.steps += 1
+            report.rules |= self._rules(turn.facts, played[-1])
+            if self._differ(report, played, turn.step, _row(others, number)):
+                return
+            if turn.swept and self._sweep_differs(report, played, turn, states, number):
+                return
+
+    def _play(
+        self, report: Report, chance: random.Random, most: int
+    ) -> tuple[Step, list[RealTurn]]:
+        """An episode of the real game: its opening, and its turns up to ``most`` steps."""
+        state, step = self.real.reset()
+        opening, turns, taken = step, [], 0
         choices = self._choices(chance)
-        while not (real.terminated or real.truncated) and report.steps < steps:
-            action = next(choices)(np.flatnonzero(real.admissible_set))
-            facts = real_state.facts
+        while not (step.terminated or step.truncated) and taken < most:
+            action = next(choices)(np.flatnonzero(step.admissible_set))
+            facts = state.facts
             if not self._is_compared(facts, self.game.commands[action]):
                 report.skipped += 1
                 continue
-            played.append(self.game.commands[action])
-            real_state, real = self.real.step(real_state, action)
-            state, step = self._step(state, action)
-            report.steps += 1
-            report.rules |= self._rules(facts, played[-1])
-            if self._differ(report, played, real, step):
-                return
+            state, step = self.real.step(state, action)
             sweeps = chance.random() * SWEEP_SHARE * len(self.game.commands) < 1
-            if not sweeps or real.terminated:
+            swept = self._every(report, state) if sweeps and not step.terminated else []
+            turns.append(RealTurn(action, facts, step, swept))
+            taken += 1 + len(swept)
+        return opening, turns
+
+    def _every(self, report: Report, state: HostedState) -> list[tuple[str, Step]]:
+        """What the real game says to every command in one state, then to looking around."""
+        found = []
+        for command in self.game.commands:
+            if not self._is_compared(state.facts, command):
+                report.skipped += 1
                 continue
-            if self._sweep_differs(report, played, real_state, state):
-                return
+            found.append((command, self.real.step(state, command)[1]))
+        return found + [(command, self.real.step(state, command)[1]) for command in LOOKING]
 
     def _choices(self, chance: random.Random) -> Iterator[Callable[[np.ndarray], int]]:
         """How each command of an episode is picked, given the admissible ones."""
@@ -155,23 +208,18 @@ class Verifier:
                 yield explore
 
     def _sweep_differs(
-        self, report: Report, played: list[str], real_state: HostedState, state: State
+        self, report: Report, played: list[str], turn: RealTurn, states: State, number: int
     ) -> bool:
-        """Tries every command from one state, and looking and inventory without a step."""
-        _, steps = self._sweep(state)
+        """Compares every command from one state, and looking and inventory without a step."""
+        state, steps = self._sweep(states, number)
         steps = jax.tree.map(np.asarray, steps)
-        for number, command in enumerate(self.game.commands):
-            if not self._is_compared(real_state.facts, command):
-                report.skipped += 1
-                continue
-            _, real = self.real.step(real_state, number)
-            step = jax.tree.map(lambda leaf, n=number: leaf[n], steps)
+        for command, real in turn.swept[: -len(LOOKING)]:
             report.steps += 1
+            step = _row(steps, self.game.commands.index(command))
             if self._differ(report, [*played, command], real, step):
                 return True
-        for words, command in ((self._look, "look"), (self._inventory, "inventory")):
-            _, real = self.real.step(real_state, command)
-            text = self.compiled.decode(words(state))
+        for command, real in turn.swept[-len(LOOKING) :]:
+            text = self.compiled.decode(np.asarray(self._without_a_step[command](state)))
             if squeeze(text) != squeeze(real.text or ""):
                 self._note(report, [*played, command], ("text differs",))
                 return True
@@ -219,13 +267,17 @@ class Verifier:
                 state, step = self._step(state, self.game.commands.index(command))
                 words = step.observation
             else:  # Looked up without a step.
-                words = {"look": self._look, "inventory": self._inventory}[command](state)
+                words = self._without_a_step[command](state)
             told.append((command, real.text or "", self.compiled.decode(words)))
         last = told[-TURNS_SHOWN:]
         return (
             tuple(f"> {command}\n{text}" for command, text, _ in last),
             tuple(f"> {command}\n{text}" for command, _, text in last),
         )
+
+
+def _row(tree: Any, number: Any) -> Any:
+    return jax.tree.map(lambda leaf: leaf[number], tree)
 
 
 def _in_sight(facts: Facts, thing: str) -> bool:

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from grue.agents.catalogue import AGENTS, GATES
+from grue.agents.catalogue import AGENTS, EXPLORERS, GATES
 from grue.errors import UsageError
 from grue.training.config import TrainConfig, all_settings
 
-NO_SWITCHES = ("game", "agent", "gate", "seeds", "steps", "metrics_every")
+NO_SWITCHES = ("game", "agent", "gate", "explore", "seeds", "steps", "metrics_every")
+NO_SWITCHES += ("valid", "test", "valid_every")
 """Settings that do not make another condition, or that every label has."""
 
 
@@ -31,19 +32,21 @@ class Condition:
 
     @classmethod
     def parse(cls, text: str) -> Condition:
-        """The condition that is ``typed`` like this; it has no explorer."""
+        """The condition that is ``typed`` like this."""
         agent, *parts = text.replace(" ", "").split("+")
         off = [part.removeprefix("no-") for part in parts if part.startswith("no-")]
-        gates = [part for part in parts if not part.startswith("no-")]
-        if len(gates) > 1 or not set(off) <= {"priority", "look"}:
+        on = [part for part in parts if not part.startswith("no-")]
+        explorers = [part for part in on if part in EXPLORERS and part not in GATES]
+        gates = [part for part in on if part not in explorers]
+        if len(gates) > 1 or len(explorers) > 1 or not set(off) <= {"priority", "look"}:
             raise UsageError(
-                f"a condition is written AGENT, AGENT+GATE or with +no-priority or +no-look, "
-                f"not {text!r}"
+                f"a condition is written AGENT, AGENT+GATE or AGENT+GATE+EXPLORER, or with "
+                f"+no-priority or +no-look, not {text!r}"
             )
-        gate = gates[0] if gates else "none"
+        gate, explore = (*gates, "none")[0], (*explorers, "none")[0]
         AGENTS.find(agent)
         GATES.find(gate)
-        return cls(agent, gate, "priority" not in off, "look" not in off)
+        return cls(agent, gate, "priority" not in off, "look" not in off, explore)
 
     @property
     def label(self) -> str:
@@ -105,5 +108,7 @@ def switches_of(configs: Sequence[TrainConfig]) -> tuple[str, ...]:
 
 
 def usual_settings(config: TrainConfig) -> dict[str, Any]:
-    """Every setting of a config's agent and gate, with the default for its game."""
-    return TrainConfig(game=config.game, agent=config.agent, gate=config.gate).flat()
+    """Every setting of a config's agent, gate and explorer, with the default for its game."""
+    return TrainConfig(
+        game=config.game, agent=config.agent, gate=config.gate, explore=config.explore
+    ).flat()

@@ -138,9 +138,10 @@ class Conductor:
 
     def run(self) -> StudyOutcome:
         try:
-            while self._of("running") or (self._of("waiting") and not self._stopping):
+            going = True
+            while going:
                 try:
-                    self._turn()
+                    going = self._turn()
                 except KeyboardInterrupt:
                     if self._stopping:
                         raise
@@ -151,7 +152,10 @@ class Conductor:
         self.watch.show(self.all, self.outcome)
         return self.outcome
 
-    def _turn(self) -> None:
+    def _turn(self) -> bool:
+        """Whether there was something to do."""
+        if not self._of("running") and (self._stopping or not self._of("waiting")):
+            return False
         late = self.until is not None and time.time() >= self.until
         if (late or self.asked()) and not self._stopping:
             self._stop()
@@ -160,12 +164,13 @@ class Conductor:
                 : max(self.executor.slots - len(self._of("running")), 0)
             ]:
                 one.tries += 1
-                one.state = "running"
                 one.place = self.executor.start(one.task, one.tries > 1 or one.task.number < 0)
+                one.state = "running"  # Not before: a Ctrl-C in between would wait for it forever.
         events = self.executor.poll(WAIT)
         for event in events:
             self._heed(event)
         self.watch.show(self.all, self.outcome)
+        return True
 
     def _live(self, event: Event) -> None:
         """From an executor that trains in this process, while ``poll`` waits for it."""

@@ -1,4 +1,4 @@
-"""The paper's figures: what each shows, and which conditions on which games it needs.
+"""The figures: what each shows, and which conditions on which games it needs.
 
 They are listed in docs/figures.toml, with the stages in which their runs are done.
 """
@@ -26,14 +26,14 @@ ALL_LEVELS = tuple(range(1, 8))
 class Figure:
     name: str
     title: str
-    paper: str
-    """The figure's label in the paper's source."""
     caption: str
     """What the paper says about it, in short."""
     kind: str
     """One of ``KINDS``."""
     levels: tuple[int | str, ...]
     """Of SaladWorld, or the name of another game."""
+    paper: str = ""
+    """The figure's label in the paper's source; empty for a figure that goes past the paper."""
     conditions: tuple[Condition, ...] = ()
 
     @property
@@ -52,11 +52,11 @@ class Figure:
 
 
 def _figure(table: Mapping[str, Any]) -> Figure:
-    texts = ("name", "title", "paper", "caption", "kind")
-    check_texts(table, texts, ("levels", "conditions"))
+    texts = ("name", "title", "caption", "kind")
+    check_texts(table, texts, ("paper", "levels", "conditions"))
     check_known(table["kind"], KINDS, "kind")
     conditions = tuple(map(Condition.parse, table.get("conditions", ())))
-    found = {name: table[name] for name in texts}
+    found = {name: table[name] for name in ("paper", *texts) if name in table}
     return Figure(**found, levels=read_levels(table.get("levels", "")), conditions=conditions)
 
 
@@ -114,13 +114,14 @@ def read_colours(path: Path) -> dict[Condition, str]:
 
 FILE = shipped(NAME)
 FIGURES = read_figures(FILE)
+OF_THE_PAPER = tuple(figure for figure in FIGURES.values() if figure.paper)
 STAGES = tuple(read_entries(FILE, read_toml(FILE), "stage", "name", _stage).values())
 
 
 def find_figures(name: str) -> tuple[Figure, ...]:
-    """The figure of this name, or all of them for ``all``."""
+    """The figure of this name, or all of the paper's for ``all``."""
     if name == "all":
-        return tuple(FIGURES.values())
+        return OF_THE_PAPER
     if name not in FIGURES:
         raise UsageError(
             f"there is no figure {name!r}: did you mean {nearest(name, [*FIGURES, 'all'])}? "

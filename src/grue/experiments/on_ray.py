@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import socket
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -17,17 +18,22 @@ from pathlib import Path
 from typing import Any
 
 from grue.errors import UsageError
-from grue.experiments.conductor import Conductor, Failure, StudyOutcome, TaskProgress
+from grue.experiments.conductor import WAIT, Conductor, Failure, StudyOutcome, TaskProgress
 from grue.experiments.devices import Cores, environment
 from grue.experiments.ray_cluster import NAMESPACE, imported
-from grue.experiments.status import StatusFile
+from grue.experiments.status import StatusFile, read_status
+from grue.experiments.storage import address_at, folder_at, place_of
 from grue.experiments.tasks import ENDINGS, Event, Task
 from grue.experiments.worker_process import WorkerProcess, order_of
 
 FORWARDED = ("GRUE_", "JAX_", "XLA_")
 """Variables that the workers get from the machine of the command."""
+HEAD = "node:__internal_head__"
+"""What Ray calls the resource that only the head node has."""
 POLL_SECONDS = 2.0
 NAME_SECONDS = 10.0
+SILENT_SECONDS = 120.0
+"""A node that does not answer for so long is given up, whatever the cluster thinks of it."""
 
 
 class Runner:
@@ -41,19 +47,25 @@ class Runner:
         self._worker = WorkerProcess({**order, "cores": self._cores.numbers}, narrow)
         cores = ", ".join(map(str, self._cores.numbers))
         place = f"{socket.gethostname()}, {f'GPU {gpu}' if gpu else f'core {cores}'}"
-        self._first = [("place", {"name": place})]
+        self._said: list[tuple[str, Mapping[str, Any]]] = [("place", {"name": place})]
+        self._heard = 0
+        self._one_by_one = threading.Lock()
 
-    def poll(self, seconds: float) -> Sequence[tuple[str, Mapping[str, Any]]]:
-        first, self._first = self._first, []
-        if first:
-            return first
-        return [(event.kind, event.value) for event in self._worker.events(seconds)]
+    def poll(self, seconds: float, heard: int) -> Sequence[tuple[str, Mapping[str, Any]]]:
+        """The events after the first ``heard``; waits so long for one.
+
+        An answer may be lost on its way. An event is kept until a later question says that it was
+        heard.
+        """
+        with self._one_by_one:
+            del self._said[: heard - self._heard]
+            self._heard = heard
+            if not self._said:
+                self._said += [(one.kind, one.value) for one in self._worker.events(seconds)]
+            return list(self._said)
 
     def stop(self) -> None:
         self._worker.stop()
-
-    def process(self) -> int:
-        return self._worker.process.pid
 
 
 class OnRay:
@@ -71,6 +83,10 @@ class OnRay:
         self.variables = forwarded() if variables is None else variables
         self._runners: dict[int, Any] = {}
         self._asked: dict[Any, int] = {}
+        self._heard: dict[int, int] = {}
+        """Events of each task."""
+        self._silent: dict[int, float] = {}
+        """Since when a task's node has not answered."""
         self._slots, self._counted = 0, 0.0
 
     @property
@@ -100,15 +116,16 @@ class OnRay:
             num_cpus=self.cores,
             num_gpus=self.gpus,
             max_restarts=0,
-            max_concurrency=2,
+            max_concurrency=3,  # To stop it, even while a question whose asker is gone is answered.
             scheduling_strategy="SPREAD",
         )(Runner).remote(order_of(task, True, self.options), needs)
-        self._runners[task.number] = actor
+        self._runners[task.number], self._heard[task.number] = actor, 0
         self._ask(task.number)
         return ""
 
     def _ask(self, number: int) -> None:
-        self._asked[self._runners[number].poll.remote(POLL_SECONDS)] = number
+        asked = self._runners[number].poll.remote(POLL_SECONDS, self._heard[number])
+        self._asked[asked] = number
 
     def poll(self, seconds: float) -> list[Event]:
         if not self._asked:
@@ -120,6 +137,7 @@ class OnRay:
             number = self._asked.pop(answer)
             events = self._events(number, answer)
             found += events
+            self._heard[number] += len(events)
             if any(event.kind in ENDINGS for event in events):
                 self._end(number)
             else:
@@ -128,16 +146,32 @@ class OnRay:
 
     def _events(self, number: int, answer: Any) -> list[Event]:
         try:
-            return [Event(number, kind, value) for kind, value in self.ray.get(answer)]
+            said = self.ray.get(answer)
         except self.ray.exceptions.OutOfMemoryError:
             return [Event(number, "memory", {"why": "its node ran out of memory"})]
+        except self.ray.exceptions.ActorUnavailableError:
+            return self._unanswered(number)
         except self.ray.exceptions.RayActorError as error:
             return [Event(number, "lost", {"why": _why(str(error))})]
         except self.ray.exceptions.RayError as error:
             why = str(error).strip().splitlines()[-1]
             return [Event(number, "failed", {"why": why})]
+        self._silent.pop(number, None)
+        return [Event(number, kind, value) for kind, value in said]
+
+    def _unanswered(self, number: int) -> list[Event]:
+        """It is asked again: it answers, or the cluster finds its node dead, and then it is lost.
+
+        Until then it may still be training. Where storage has no locks, another worker must wait.
+        """
+        since = self._silent.setdefault(number, time.monotonic())
+        if time.monotonic() - since > SILENT_SECONDS:
+            return [Event(number, "lost", {"why": "its node no longer answers"})]
+        time.sleep(WAIT)
+        return []
 
     def _end(self, number: int) -> None:
+        self._silent.pop(number, None)
         with suppress(Exception):
             self.ray.kill(self._runners.pop(number))
 
@@ -162,20 +196,27 @@ def _why(text: str) -> str:
 
 
 class Lead:
-    """Conducts a study inside the cluster, as a detached actor."""
+    """Conducts a study inside the cluster, as a detached actor.
 
-    def __init__(self) -> None:
+    It begins by itself: if Ray has to start it again, the study goes on, even without the command
+    that started it.
+    """
+
+    def __init__(self, *study: Any) -> None:
         self._asked = False
+        here = imported().get_runtime_context()
+        here.current_actor.run.remote(*study, here.was_current_actor_reconstructed)
 
     def run(
         self,
         tasks: Sequence[Mapping[str, Any]],
         nodes: Mapping[str, Any],
-        out: str,
+        place: Mapping[str, str],
         until: float | None,
+        again: bool,
     ) -> None:
-        """``nodes``: the arguments of ``OnRay``."""
-        watch = RayLog(Path(out))
+        """``nodes``: the arguments of ``OnRay``. ``place``: the study's folder."""
+        watch = RayLog(folder_at(place), again)
         found = [Task.from_json(task) for task in tasks]
         try:
             conductor = Conductor(found, OnRay(**nodes), watch, until, lambda: self._asked)
@@ -195,10 +236,14 @@ class Lead:
 class RayLog:
     """Writes what happens to the study's folder, for commands that look at it."""
 
-    def __init__(self, out: Path) -> None:
+    def __init__(self, out: Path, again: bool) -> None:
         self.file = StatusFile(out, "ray")
         self.tasks: Sequence[TaskProgress] = ()
         self.outcome = StudyOutcome()
+        before = read_status(out) if again else None
+        if before is not None:
+            self.file.lines = [""] * (before["said"] - len(before["lines"])) + before["lines"]
+            self.say("the process that led the study was lost; another one goes on")
 
     def say(self, line: str) -> None:
         self.file.lines.append(line)
@@ -216,7 +261,8 @@ class RayLog:
 
 
 def lead_name(out: Path) -> str:
-    return "grue-" + hashlib.sha256(str(out.resolve()).encode()).hexdigest()[:16]
+    place = address_at(out) or str(out.resolve())
+    return "grue-" + hashlib.sha256(place.encode()).hexdigest()[:16]
 
 
 def find_lead(out: Path) -> Any | None:
@@ -230,21 +276,19 @@ def find_lead(out: Path) -> Any | None:
 def start_lead(
     out: Path, tasks: Sequence[Task], nodes: Mapping[str, Any], until: float | None
 ) -> Any:
-    """Starts a study in the cluster. If the lead's node is lost, Ray starts it again elsewhere."""
+    """Starts a study on the head node: if that is lost, so is the cluster."""
     ray = imported()
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-    home = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
     until_free = time.monotonic() + NAME_SECONDS
     while find_lead(out) is not None and time.monotonic() < until_free:
         time.sleep(0.1)  # The one before it is just ending.
-    actor = ray.remote(num_cpus=0, max_concurrency=2, max_restarts=-1, max_task_retries=-1)(Lead)
-    lead = actor.options(
-        name=lead_name(out), namespace=NAMESPACE, lifetime="detached", scheduling_strategy=home
-    ).remote()
-    ray.get(lead.ready.remote())
     StatusFile(out, "ray").write([], StudyOutcome())
-    lead.run.remote([task.to_json() for task in tasks], nodes, str(out.resolve()), until)
+    actor = ray.remote(num_cpus=0, resources={HEAD: 0.001}, max_concurrency=3, max_restarts=-1)(
+        Lead
+    )
+    lead = actor.options(name=lead_name(out), namespace=NAMESPACE, lifetime="detached").remote(
+        [task.to_json() for task in tasks], nodes, place_of(out), until
+    )
+    ray.get(lead.ready.remote())
     return lead
 
 

@@ -6,13 +6,14 @@ import logging
 import os
 import platform
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from grue import __version__
 from grue.errors import GrueError, UsageError
+from grue.experiments.storage import Storage, address_at, address_in
 
 HERE = "here"
 """The address that stands for a cluster on this machine, started for this command alone."""
@@ -99,10 +100,15 @@ def examine(here: Mapping[str, str], files: Sequence[str], marker: str) -> str |
     for file in files:
         if not Path(file).exists():
             return f"the file {file} is missing on the node {name}; copy it to the same path there"
-    if not Path(marker).exists():
+    folder, _, file = marker.rpartition("/")
+    try:
+        seen = Storage(folder).exists(file) if address_in(marker) else Path(marker).exists()
+    except GrueError as error:
+        return f"the node {name}: {error}"
+    if not seen:
         return (
-            f"the node {name} does not see {Path(marker).parent}; give an --out on a file system "
-            "that all nodes share"
+            f"the node {name} does not see {folder}; give an --out on a file system that all nodes "
+            "share, or an address such as s3://BUCKET/FOLDER"
         )
     return None
 
@@ -113,14 +119,12 @@ def check_nodes(out: Path, files: Sequence[str]) -> None:
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     look = ray.remote(num_cpus=0, max_retries=1)(examine)
-    out.mkdir(parents=True, exist_ok=True)
-    marker = out / f".seen-{os.getpid()}"
-    marker.touch()
+    marker, remove = _marked(out)
     try:
         asked = {
             look.options(
                 scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            ).remote(versions(), list(files), str(marker)): node
+            ).remote(versions(), list(files), marker): node
             for node in ray.nodes()
             if node["Alive"]
         }
@@ -132,7 +136,19 @@ def check_nodes(out: Path, files: Sequence[str]) -> None:
             name = asked[late[0]]["NodeManagerHostname"]
             raise GrueError(f"the node {name} does not answer; stop Ray there, or start it again")
     finally:
-        marker.unlink(missing_ok=True)
+        remove()
+
+
+def _marked(out: Path) -> tuple[str, Callable[[], object]]:
+    """A file that all nodes must see, and what removes it."""
+    name, address = f".seen-{os.getpid()}", address_at(out)
+    if address is not None:
+        storage = Storage(address)
+        storage.write(name, b"")
+        return f"{address}/{name}", lambda: storage.remove(name)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / name).touch()
+    return str(out / name), lambda: (out / name).unlink(missing_ok=True)
 
 
 def _answer(ray: Any, answer: Any, node: Mapping[str, Any]) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from grue.agents.catalogue import AGENTS
+from grue.agents.catalogue import AGENTS, EXPLORERS
 from grue.errors import UsageError
 from grue.experiments.conditions import Condition
 from grue.experiments.data_files import check_known, read_toml
@@ -16,9 +16,8 @@ from grue.training.config import TrainConfig, all_settings, known_to, parse_sett
 
 LEVEL = "saladworld-"
 CHOSEN = {
-    **dict.fromkeys(("agent", "gate", "priority", "look_every"), "--conditions"),
+    **dict.fromkeys(("agent", "gate", "explore", "priority", "look_every"), "--conditions"),
     **{"game": "--levels", "seeds": "--seeds", "story": "--story"},
-    "explore": "grue train --explore",
 }
 """Settings that have an option of their own instead of ``--set``."""
 
@@ -47,7 +46,8 @@ class Scale:
         """``level`` is one of SaladWorld or another game, ``story`` Zork's story file."""
         game = game_name(level)
         own = self.games.get(game, {}) if AGENTS.find(condition.agent).updates else self.tabular
-        values = {**self.settings, **own, **self.given}
+        recipe = RECIPES.get(condition.explore, {})
+        values = {**recipe, **self.settings, **own, **self.given}
         return TrainConfig(
             game=game,
             story=story if game == zork.NAME else None,
@@ -55,6 +55,16 @@ class Scale:
             **known_to(condition.settings, values),
             **condition.settings,
         )
+
+
+def read_recipes(table: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+    """The settings of all conditions with an explorer, by its name."""
+    recipes = table.get("recipe", {})
+    for name, settings in recipes.items():
+        check_known(name, EXPLORERS, "explorer")
+        for setting in settings:
+            check_known(setting, all_settings(), "setting")
+    return recipes
 
 
 def read_scale(name: str, table: Mapping[str, Any]) -> Scale:
@@ -70,6 +80,7 @@ def read_scale(name: str, table: Mapping[str, Any]) -> Scale:
     return scale
 
 
+RECIPES: Mapping[str, Mapping[str, Any]] = read_recipes(read_toml(FILE))
 SCALES = {name: read_scale(name, table) for name, table in read_toml(FILE).get("scale", {}).items()}
 
 

@@ -12,7 +12,8 @@ from grue.experiments.planner import Bucket, Setting
 from grue.experiments.rates import read_rates
 from grue.experiments.runner import Places
 from grue.experiments.scales import level_of
-from grue.experiments.study import Where, check_folder
+from grue.experiments.storage import address_at
+from grue.experiments.study import Where
 from grue.experiments.wishes import Wish, spans
 from grue.training.config import TrainConfig
 from grue.training.progress import duration
@@ -46,7 +47,7 @@ run() {{
         wait "$child"
         code=$?
     fi
-    if [ "$code" = 130 ]; then
+    if [ "$code" = 130 ] || [ "$code" = 143 ]; then  # 143: it was told before it trained
         scontrol requeue "${{SLURM_ARRAY_JOB_ID}}_${{SLURM_ARRAY_TASK_ID}}"
     fi
     exit "$code"
@@ -61,7 +62,6 @@ esac
 
 def array_script(wish: Wish, places: Places, wanted: Sequence[TrainConfig], where: Where) -> str:
     """The script. A group has the runs that share a program, or that fit into ``where.minutes``."""
-    check_folder(places.out)
     if not wanted:
         raise UsageError("there is nothing left to run: Slurm is not needed")
     if where.ray is not None:
@@ -116,7 +116,8 @@ def _case(
     words += [w for name, value in wish.scale.given.items() for w in ("--set", f"{name}={value}")]
     words += ["--story", first.story] if first.story else []
     words += [word for path in places.data for word in ("--data", str(path.resolve()))]
-    words += ["--out", str(places.out.resolve()), "--jobs", "1", "--no-draw"]
+    out = address_at(places.out) or str(places.out.resolve())
+    words += ["--out", out, "--jobs", "1", "--no-draw"]
     words += ["--checkpoint-seconds", f"{where.checkpoint_seconds:g}"]
     about = duration(planner.cost(group.runs, group.steps, setting))
     return f"{number}) run {shlex.join(words)} ;;  # {len(group.runs)} runs, about {about}"

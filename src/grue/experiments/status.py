@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from grue.errors import BrokenFileError, UsageError
+from grue.experiments import storage
 from grue.experiments.conductor import Failure, StudyOutcome, TaskProgress
 from grue.files import write_atomically
 
-NAME = "status.json"
+NAME = storage.STATUS
 KIND = "grue status"
 WRITE_SECONDS = 1.0
 SILENT_SECONDS = 60.0
@@ -61,12 +62,14 @@ class StatusFile:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         text = json.dumps(values, indent=1) + "\n"
         write_atomically(self.path, lambda file: file.write(text.encode()))
+        storage.send_file(self.path)
         return values
 
 
 def read_status(out: Path) -> dict[str, Any] | None:
     """The state of the study in a folder; None if there is none."""
     path = out / NAME
+    storage.fetch_file(path)
     try:
         values = json.loads(path.read_bytes())
     except FileNotFoundError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import signal
 import threading
 import time
@@ -16,7 +15,7 @@ import jax
 
 from grue.engine.bench import device_name
 from grue.errors import GrueError, UsageError
-from grue.experiments import on_ray, planner, ray_cluster, status
+from grue.experiments import on_ray, planner, ray_cluster, status, storage
 from grue.experiments.conductor import (
     Conductor,
     Executor,
@@ -39,8 +38,6 @@ from grue.training.train import CHECKPOINT_SECONDS, Progress, check_all
 RESERVE = 0.05
 """The part of a window that is kept for the last checkpoints, the records and the figures."""
 LOOK_SECONDS = 0.5
-ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/")
-"""Of a storage that is no file system, as in s3://bucket."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +71,6 @@ class PlannedStudy:
         resume: bool = True,
     ) -> None:
         """``home``: the folder of the study's state and rates. ``stage``: the declared order."""
-        check_folder(home)
         if where.minutes is not None and not where.minutes > 0:
             raise UsageError(f"--minutes must be more than 0, not {where.minutes:g}")
         self.configs = [resolved(config) for config in configs]
@@ -84,7 +80,7 @@ class PlannedStudy:
         self.by_name = {run_name(run): run for run in map(_single, self._each())}
         self.options = {
             "kind": "train",
-            "out": str(runs.resolve()),
+            **storage.place_of(runs),
             "checkpoint_seconds": where.checkpoint_seconds,
         }
         window = None if where.minutes is None else where.minutes * 60 * (1 - RESERVE)
@@ -98,6 +94,7 @@ class PlannedStudy:
         check_all(self.configs, self.runs, True)
         machines = self._machines()
         total, left = machines.joined(), dict(self.by_name)
+        storage.fetch_runs(self.runs)
         check_all(self.configs, self.runs, self.resume or bool(total.done))
         over = [name for name, run in left.items() if is_finished(self.runs / name, run.steps)]
         if over and not total.done:
@@ -113,6 +110,7 @@ class PlannedStudy:
                 return total
             planner.close_games(self.configs)
             found = machines.conduct(tasks)
+            storage.fetch_runs(self.runs)
             for measured in found.measured:
                 keep_rates(self.home, [self.by_name[name] for name in measured["names"]], measured)
             total = total.plus(found)
@@ -347,15 +345,6 @@ class Terminated:
 
 def _single(pair: tuple[TrainConfig, int]) -> TrainConfig:
     return pair[0].of_seed(pair[1])
-
-
-def check_folder(out: Path) -> None:
-    """Run folders are locked and renamed, which only file systems can do."""
-    if ADDRESS.match(str(out)):
-        raise UsageError(
-            f"--out is a folder of a file system, which all nodes share, not {out}: "
-            "mount the storage and give its path"
-        )
 
 
 def tell_failures(failures: Sequence[Failure], progress: Progress) -> None:

@@ -59,7 +59,8 @@ class Wish:
         """The command that repeats the runs of a config."""
         condition, level = Condition.of(config), level_of(config.game)
         shows = [f.name for f in self.figures if level in f.levels and condition in f.conditions]
-        figure, levels = ("all", f" --levels {level}") if isinstance(level, int) else (shows[0], "")
+        figure = "all" if isinstance(level, int) and condition.explore == "none" else shows[0]
+        levels = f" --levels {level}" if isinstance(level, int) else ""
         seeds = ",".join(map(str, config.seeds))
         given = "".join(f" --set {name}={value}" for name, value in self.scale.given.items())
         return (
@@ -202,7 +203,7 @@ def table_of_figures() -> list[list[str]]:
             f"{figure.kind}, needs a story file" if figure.needs_story else figure.kind,
             ", ".join(spoken_levels(figure.levels)),
             "; ".join(figure.labels),
-            figure.paper,
+            figure.paper or "–",
         ]
         for figure in FIGURES.values()
     ]

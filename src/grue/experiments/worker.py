@@ -21,6 +21,7 @@ from statistics import median
 from typing import Any
 
 from grue.errors import BusyError, GrueError, OutOfMemoryError, is_out_of_memory
+from grue.experiments import storage
 
 Tell = Callable[[str, Mapping[str, Any]], None]
 ROW_SECONDS = 1.0
@@ -78,12 +79,13 @@ def train(order: Mapping[str, Any], teller: Teller) -> tuple[str, dict[str, Any]
     from grue.training.train import Interrupted, train_all
 
     configs = [TrainConfig.from_json(config) for _, config in order["runs"]]
-    out, together = Path(order["out"]), order["together"]
+    out, together = storage.folder_at(order), order["together"]
     options = order["checkpoint_seconds"], order["one_program"]
     until = time.monotonic() + BUSY_SECONDS
     while True:
         try:
-            train_all(configs, out, True, together, teller, *options)
+            with storage.sending(out, [name for name, _ in order["runs"]]):
+                train_all(configs, out, True, together, teller, *options)
             break
         except BusyError:
             if not order.get("again") or time.monotonic() > until:
@@ -100,15 +102,17 @@ def train(order: Mapping[str, Any], teller: Teller) -> tuple[str, dict[str, Any]
 
 
 def _evaluate(order: Mapping[str, Any], tell: Tell) -> tuple[str, dict[str, Any]]:
-    from grue.training.evaluate import evaluate_runs
+    from grue.training.evaluate_runs import HowToPlay, evaluate_runs
 
     asked = order["episodes"], order["seed"], order["greedy"]
+    how = HowToPlay(*asked, transcript=order["transcript"])
     for name, values in order["runs"]:
-        (played,) = evaluate_runs(Path(values["folder"]), *asked)
+        (played,) = evaluate_runs(Path(values["folder"]), how)
         assert not isinstance(played, GrueError)  # It is raised where the folder is a run.
         run = replace(played, name=name)
         told = run.to_json(order["transcript"])
-        tell("result", {"json": told, "rows": list(run.rows()), "notes": run.notes})
+        shown = {"columns": run.columns, "rows": list(run.rows())}
+        tell("result", {"json": told, "notes": run.notes, **shown})
     return "done", {}
 
 

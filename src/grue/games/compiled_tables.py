@@ -157,7 +157,7 @@ def _sizes(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[
         "statuses": statuses,
         "openables": places + doors,
         "locations": locations,
-        "variables": own + more + ("capacity" in arrays),
+        "variables": own + more + ("capacity" in arrays) + ("outcome_plural" in arrays),
         "commands": len(header["commands"]),
         "command_words": -(-len(header["commands"]) // 32),
         "event_bits": 32 * (arrays["event_masks"].shape[-1] if arrays["event_masks"].ndim else 0),

@@ -15,9 +15,12 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any
 
+from grue.errors import BrokenFileError, GrueError
 from grue.games.game import Fact, Game, parse_fact
 
 Facts = frozenset[Fact]
+MOST_SHOWN = 120
+"""Characters of another library's message."""
 
 IDLE_EVENTS = re.compile(
     r"(looking|examining|taking inventory|searching|waiting|jumping|thinking|listening|smelling|"
@@ -120,7 +123,16 @@ class Logic:
 
 def ground(game: Game) -> Logic:
     """The grounded logic of a game; computed once for each game."""
-    return _ground(_Identity(game))
+    try:
+        return _ground(_Identity(game))
+    except (GrueError, ImportError):
+        raise
+    except Exception as error:  # TextWorld's parser has many of its own.
+        why = " ".join(f"{type(error).__name__}: {error}".split())[:MOST_SHOWN]
+        raise BrokenFileError(
+            f"the rules in {game.story.with_suffix('.json')} cannot be read ({why}); "
+            "make the game again"
+        ) from error
 
 
 @dataclass(frozen=True)

@@ -36,8 +36,8 @@ class Kind:
     source: str
     """Where the levels come from."""
     levels: Mapping[str, str] = field(default_factory=dict)
-    most: int = 0
-    """Levels are numbers from 1 to this, if any."""
+    numbers: tuple[range, ...] = ()
+    """The levels that are numbers."""
     splits_foods: bool = False
     """Whether tw-make has foods that only some of train, valid and test know."""
 
@@ -49,9 +49,9 @@ class Kind:
     def settings(self, level: str) -> list[str]:
         if level in self.levels:
             return shlex.split(self.levels[level])
-        if level.isdecimal() and 1 <= int(level) <= self.most:
+        if level.isdecimal() and any(int(level) in numbers for numbers in self.numbers):
             return ["--level", level]
-        numbers = [f"1 to {self.most}"] if self.most else []
+        numbers = [f"{numbers[0]} to {numbers[-1]}" for numbers in self.numbers]
         raise UsageError(
             f"there is no level {level!r} of {self.maker}; there are "
             f"{', '.join([*numbers, *self.levels])}"
@@ -61,8 +61,9 @@ class Kind:
 KINDS = {
     "cooking": Kind(
         "tw-cooking",
-        "gata-…: the levels of GATA (Adhikari et al. 2020), by the skills in the names of its game "
-        "files; ftwp-…: skills of the First TextWorld Problems (Trischler et al. 2019), combined",
+        "gata-…: levels 1 to 4 of GATA (Adhikari et al. 2020), which are difficulty_level_3, 7, 5 "
+        "and 9 of its games rl.0.2 (README of github.com/xingdi-eric-yuan/GATA-public); ftwp-…: "
+        "skills of the First TextWorld Problems, in combinations of grue's own",
         {
             "gata-1": "--recipe 1 --take 1 --open --cut",
             "gata-2": "--recipe 1 --take 1 --open --cut --cook",
@@ -76,7 +77,8 @@ KINDS = {
     ),
     "custom": Kind(
         "custom",
-        "kg-dqn-…: the two sizes of Ammanabrolu and Riedl (2019); tiny: for trying things out",
+        "kg-dqn-…: the small and the large game of KG-DQN (Ammanabrolu and Riedl 2019), as others "
+        "cite them; tiny: grue's own",
         {
             "tiny": "--world-size 3 --nb-objects 6 --quest-length 3",
             "kg-dqn-small": "--world-size 10 --nb-objects 20 --quest-length 5",
@@ -85,7 +87,7 @@ KINDS = {
     ),
     "simple": Kind(
         "tw-simple",
-        "the three rewards of TextWorld's simple game (Côté et al. 2018), with a detailed goal",
+        "the rewards of textworld/challenges/tw_simple/simple.py, with a detailed goal",
         {
             rewards: f"--rewards {rewards} --goal detailed"
             for rewards in ("dense", "balanced", "sparse")
@@ -93,15 +95,17 @@ KINDS = {
     ),
     "coin": Kind(
         "tw-coin_collector",
-        "Coin Collector (Yuan et al. 2018): the level is the length of the way; from 101 and 201 "
-        "on it counts anew, with two and three rooms for each step of the way",
-        most=300,
+        "textworld/challenges/tw_coin_collector/coin_collector.py (the game of Yuan et al. 2018): "
+        "the level is the length of the way; from 101 and 201 on it counts anew, with two and "
+        "three rooms for each step of the way; since TextWorld 1.7 at most 100 rooms",
+        numbers=(range(1, 151), range(201, 234)),
     ),
     "hunter": Kind(
         "tw-treasure_hunter",
-        "Treasure Hunter (Côté et al. 2018, after Parisotto and Salakhutdinov 2017): from 11 on "
-        "with closed doors and containers, from 21 on with locked ones",
-        most=30,
+        "textworld/challenges/tw_treasure_hunter/treasure_hunter.py (after Parisotto and "
+        "Salakhutdinov 2017): 5 rooms; from 11 on 10, with closed doors and containers; from 21 on "
+        "20, with locked ones",
+        numbers=(range(1, 31),),
     ),
 }
 

@@ -15,7 +15,8 @@ from functools import cached_property
 TOKEN = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*|-=|=-|\*\*\*|\S")
 PADDING = 0
 UNKNOWN = 1
-"""The number of unknown words in a StoryVocabulary."""
+"""The number of unknown words, where there can be some."""
+UNKNOWN_WORD = "<unknown>"
 CLOSING = frozenset(".,;:!?)")
 
 
@@ -82,7 +83,25 @@ class StoryVocabulary(Vocabulary):
 
     @classmethod
     def of_words(cls, words: Iterable[str]) -> StoryVocabulary:
-        return cls(("<unknown>", *sorted(set(words))))
+        return cls((UNKNOWN_WORD, *sorted(set(words))))
 
     def encode(self, text: str) -> list[int]:
         return [self.numbers.get(word, UNKNOWN) for word in tokenize(text.lower())]
+
+
+@dataclass(frozen=True)
+class SharedVocabulary(Vocabulary):
+    """The words of many games, in the order in which they come; number 1 is for unknown words."""
+
+    @classmethod
+    def of_games(cls, games: Iterable[Iterable[str]]) -> SharedVocabulary:
+        words = dict.fromkeys(word for words in games for word in words)
+        words.pop(UNKNOWN_WORD, None)
+        return cls((UNKNOWN_WORD, *words))
+
+    def number(self, word: str) -> int:
+        """As it is written, else in lower case, as hosted games have it."""
+        return self.numbers.get(word) or self.numbers.get(word.lower(), UNKNOWN)
+
+    def encode(self, text: str) -> list[int]:
+        return [self.number(word) for word in tokenize(text)]

@@ -109,17 +109,18 @@ def draw_bars(
     title: str | None = None,
     ylabel: str = "fraction of subtasks",
     value: Value = final,
-    top: float = 1.0,
+    tops: Mapping[str, float] | None = None,
 ) -> tuple[Bar, ...]:
     """Draws the conditions named by ``labels`` over some levels and returns the bars.
 
-    A condition that is missing on a level gets a dash. ``top`` is the largest possible value.
+    A condition that is missing on a level gets a dash. ``tops`` are the largest possible values of
+    games; without one it is 1.
     """
     games = [f"{LEVEL}{level}" for level in levels]
     bars = mean_bars(records, games, labels, value)
     if not bars:
         raise GrueError(f"cannot draw {path}: there is no result for it yet")
-    save_picture(path, lambda: bars_figure(bars, games, labels, title, ylabel, top))
+    save_picture(path, lambda: bars_figure(bars, games, labels, title, ylabel, tops))
     return bars
 
 
@@ -129,7 +130,7 @@ def bars_figure(
     labels: Sequence[str],
     title: str | None = None,
     ylabel: str = "fraction of subtasks",
-    top: float = 1.0,
+    tops: Mapping[str, float] | None = None,
 ) -> Figure:
     """A group for each game, with a place for each label."""
     from matplotlib.patches import Patch
@@ -141,9 +142,10 @@ def bars_figure(
     more = 0.5 + 0.2 * -(-len(texts) // across) + (0.35 if title else 0.0)
     figure = new_figure(width, 3.0 + more, title)
     axes = figure.subplots()
-    _draw_groups(axes, bars, games, labels, styles)
+    tops = dict.fromkeys(games, 1.0) if tops is None else tops
+    _draw_groups(axes, bars, games, labels, styles, tops)
     axes.set_ylabel(ylabel, size=LABEL, color=INK)
-    axes.set_ylim(0, 1.04 * top)
+    axes.set_ylim(0, 1.04 * max(tops.values()))
     handles = [Patch(edgecolor="white", **styles[label].bar) for label in labels]
     note = f"; – {NOT_RUN}" if len(bars) < len(games) * len(labels) else ""
     draw_legend(figure, handles, texts, across, SPREAD + note)
@@ -156,6 +158,7 @@ def _draw_groups(
     games: Sequence[str],
     labels: Sequence[str],
     styles: Mapping[str, Style],
+    tops: Mapping[str, float],
 ) -> None:
     found = {(bar.game, bar.label): bar for bar in bars}
     width = 0.82 / len(labels)
@@ -171,7 +174,9 @@ def _draw_groups(
             )
             if bar.spread:
                 ends: Any = {"elinewidth": 1.0, "capsize": min(3.0, 14 * width), "capthick": 1.0}
-                axes.errorbar(at, bar.value, bar.spread, color=INK, **ends)
+                # No run can be above the game's top or below 0.
+                reach = [[min(bar.spread, bar.value)], [min(bar.spread, tops[game] - bar.value)]]
+                axes.errorbar(at, bar.value, reach, color=INK, **ends)
     dress(axes)
     axes.set_xlim(-0.5, len(games) - 0.5)
     axes.set_xticks(range(len(games)), [game.removeprefix(LEVEL) for game in games])

@@ -39,6 +39,7 @@ from grue.reports.criteria import (
     Reaches,
     SlightlyBetter,
     StaysBelow,
+    Vanishes,
 )
 from grue.reports.verdicts import Cell, Data, Test, Verdict, decide
 
@@ -110,6 +111,10 @@ def _few(conditions: Conditions, levels: Levels) -> Sequence[Test]:
     return [FewAdmissible(Cell(c, level)) for level in levels for c in conditions]
 
 
+def _vanishes(conditions: Conditions, levels: Levels) -> Sequence[Test]:
+    return [Vanishes(Cell(c, level)) for level in levels for c in conditions]
+
+
 def _falls(conditions: Conditions, from_level: int, levels: Levels) -> Sequence[Test]:
     return [Better(Cell(c, from_level), Cell(c, level)) for level in levels for c in conditions]
 
@@ -136,6 +141,7 @@ TESTS: Mapping[str, Callable[..., Sequence[Test]]] = {
     "no-easier": _no_easier,
     "likely-better": _likely,
     "few-admissible": _few,
+    "vanishes": _vanishes,
 }
 """By name, the function that makes the tests: one for every level and condition."""
 

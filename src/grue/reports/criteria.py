@@ -22,6 +22,8 @@ NEAR_POINTS = 3.5
 """The same for the score on Zork I: a tenth of the 35 points that no agent of the paper passes."""
 WELL = 0.8
 """An agent does well on a level if the fraction of subtasks is at least this."""
+VANISHED = 0.1
+"""A value has gone to 0 if it ends at most at this share of its peak."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,8 @@ UNSTEADINESS = Measure(
     NEAR_POINTS / 10,
     "is less stable than",
 )
+VALUE = Measure("|Q| of inadmissible commands at the end", "inadmissible_value", _last, NEAR)
+VALUE_PEAK = Measure("its peak", "inadmissible_value", _highest, NEAR)
 MEASURES = {
     "end": FINAL,
     "speed": SPEED,
@@ -176,6 +180,21 @@ class FewAdmissible(OfOneCell):
         commands, admissible = len(load(records[0].game).commands), np.nanmean(found)
         few: Answer = "yes" if admissible < commands / 2 else "no"
         return Outcome(few, f"{admissible:.1f} of {commands} commands")
+
+
+class Vanishes(OfOneCell):
+    """The value of inadmissible commands ends near 0, compared with its largest in training."""
+
+    def __str__(self) -> str:
+        return f"{self.cell}: |Q| of inadmissible commands ends at most {VANISHED:.0%} of its peak"
+
+    def judge(self, *records: Record) -> Outcome:
+        ends, peaks = (measure.of(records[0]) for measure in (VALUE, VALUE_PEAK))
+        if not _known(ends):
+            return NOT_YET
+        shares = ends / np.maximum(peaks, np.finfo(float).tiny)
+        answer: Answer = "yes" if shares.mean() <= VANISHED else "no"
+        return Outcome(answer, f"{spoken(ends)}, {spoken(shares)} of the peak")
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Curves over training: one panel for each game, one colour for each condition.
 
 ``learning_curves`` computes the mean ± standard deviation over the seeds, and ``draw_curves`` draws
-it. ``pairs_figure`` shows two metrics in a panel, ``heads_figure`` the use of the heads.
+it. ``pairs_figure`` shows two or three metrics in a panel, ``heads_figure`` the use of the heads.
 """
 
 from __future__ import annotations
@@ -194,14 +194,15 @@ def curves_figure(
     styles = styles_of([*labels_in(panels), *missing.labels])
     seeds = [(curve.label, len(curve.seeds)) for panel in panels for curve in panel.curves]
     texts = legend_texts(styles, seeds)
+    top = 1.0 if column in ("fraction", "fraction_average") else None
+    name = NAMES.get(column, column.replace("_", " "))
     figure, grid, across = panel_grid(len(panels), texts, title)
     for axes, panel in zip(grid, panels, strict=True):
-        _draw_panel(axes, panel, styles, labels_in(panels))
-        if column in ("fraction", "fraction_average"):
-            axes.set_ylim(-0.02, 1.04)
-    label_axes(grid, "training steps", NAMES.get(column, column.replace("_", " ")))
+        _draw_panel(axes, panel, styles, labels_in(panels), top)
+    label_axes(grid, "training steps", name)
     handles = [Line2D([], [], linewidth=2.2, **style.line) for style in styles.values()]
-    draw_legend(figure, handles, texts, across, _note(panels, column, windows, missing.games))
+    note = note_of(panels, column, windows, missing.games)
+    draw_legend(figure, handles, texts, across, note)
     return figure
 
 
@@ -212,10 +213,16 @@ def labels_in(panels: Sequence[Panel]) -> list[str]:
 
 
 def _draw_panel(
-    axes: Axes, panel: Panel, styles: Mapping[str, Style], elsewhere: Sequence[str]
+    axes: Axes,
+    panel: Panel,
+    styles: Mapping[str, Style],
+    elsewhere: Sequence[str],
+    top: float | None,
 ) -> None:
     for curve in panel.curves:
-        draw_curve(axes, curve, styles[curve.label].line)
+        draw_curve(axes, curve, styles[curve.label].line, top)
+    if top is not None:
+        axes.set_ylim(-0.02, 1.04 * top)
     head_panel(axes, panel.game, _tell_lacking(labels_in([panel]), elsewhere))
     dress_steps(axes, int(max(curve.steps[-1] for curve in panel.curves)))
 
@@ -227,12 +234,18 @@ def _tell_lacking(here: Sequence[str], elsewhere: Sequence[str]) -> str:
     return f"without {', '.join(lacking)}" if lacking else ""
 
 
-def draw_curve(axes: Axes, curve: Curve, style: Mapping[str, Any]) -> None:
-    """Draws a line with a band of its deviation, or with a thin line for each of a few seeds."""
+def draw_curve(
+    axes: Axes, curve: Curve, style: Mapping[str, Any], top: float | None = None
+) -> None:
+    """Draws a line with a band of its deviation, or with a thin line for each of a few seeds.
+
+    The band ends at 0, or at the least value, and at ``top``, the largest possible value.
+    """
     if curve.is_of_few:
         axes.plot(curve.steps, curve.of_seeds.T, linewidth=0.7, alpha=0.55, zorder=2, **style)
     else:
-        low, high = curve.mean - curve.deviation, curve.mean + curve.deviation
+        low = np.maximum(curve.mean - curve.deviation, min(0, curve.of_seeds.min()))
+        high = np.minimum(curve.mean + curve.deviation, np.inf if top is None else top)
         axes.fill_between(
             curve.steps, low, high, color=style["color"], alpha=0.16, linewidth=0, zorder=2
         )
@@ -255,7 +268,7 @@ def spread_note(curves: Iterable[Curve]) -> str:
     return f"{band}, {few}" if any(counts) else band
 
 
-def _note(panels: Sequence[Panel], column: str, windows: set[int], missing: str) -> str:
+def note_of(panels: Sequence[Panel], column: str, windows: set[int], missing: str = "") -> str:
     """How to read the lines and bands."""
     parts = [spread_note(curve for panel in panels for curve in panel.curves)]
     if column.endswith("_average") and len(windows) == 1:
@@ -279,12 +292,12 @@ class Heads:
 
 
 def pairs_figure(
-    panels: Sequence[tuple[Panel, Panel]], names: tuple[str, str], ylabel: str, top: float | None
+    panels: Sequence[Sequence[Panel]], names: Sequence[str], ylabel: str, top: float | None
 ) -> Figure:
-    """Two metrics of the same games: the first solid, the second dashed."""
+    """Two or three metrics of the same games: the first solid, the second dashed."""
     from matplotlib.lines import Line2D
 
-    styles = styles_of(labels_in([first for first, _ in panels]))
+    styles = styles_of(labels_in([panel for several in panels for panel in several]))
     colours = {label: style.colour for label, style in styles.items()}
     kinds = [(name, {"color": GREY, "linestyle": DASHES[i]}) for i, name in enumerate(names)]
     entries = kinds + [(label, {"color": colour}) for label, colour in colours.items()]
@@ -294,10 +307,11 @@ def pairs_figure(
         for panel, dashes in zip(pair, DASHES, strict=False):
             for curve in panel.curves:
                 style: Any = {"color": colours[curve.label], "linestyle": dashes}
-                draw_curve(axes, curve, style)
+                draw_curve(axes, curve, style, top)
         head_panel(axes, pair[0].game)
         dress_steps(axes, int(max(c.steps[-1] for panel in pair for c in panel.curves)))
-        axes.set_ylim(0, None if top is None else 1.04 * top)
+        least = min(float(curve.of_seeds.min()) for panel in pair for curve in panel.curves)
+        axes.set_ylim(min(0, 1.04 * least), None if top is None else 1.04 * top)
     label_axes(grid, "training steps", ylabel)
     handles = [Line2D([], [], linewidth=2.2, **style) for _, style in entries]
     note = spread_note(curve for pair in panels for panel in pair for curve in panel.curves)

@@ -12,17 +12,23 @@ import numpy as np
 
 from grue.agents.gating import GATES, everything
 from grue.experiments.conditions import BASELINE, SC_MASKING, Condition
+from grue.experiments.scales import level_of
+from grue.experiments.wishes import tell_levels
 from grue.reports.bars import bars_figure, mean_bars
 from grue.reports.curves import (
+    NAMES,
     Curve,
     Heads,
     Panel,
     curves_figure,
     heads_figure,
     learning_curves,
+    note_of,
     pairs_figure,
+    spread_note,
 )
 from grue.reports.intervals import Mark, MarkPanel, intervals_figure
+from grue.reports.multiples import are_too_many, multiples_figure
 from grue.reports.picture import COLOURS, GREY, save_picture, styles_of
 from grue.reports.statistics import interquartile_mean, probability_of_improvement, steps_to_solve
 from grue.reports.summary import Named, games_of, labels_of, told_by_score
@@ -31,8 +37,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 DIGITS = 4
-MANY = "all games"
 INTERVAL = "the bar is the 95% interval of a bootstrap over the seeds"
+LEAST_APART = 0.01
+"""A smaller difference of fractions is that of exploring at the end, not of what was learned."""
 Numbers = list[dict[str, Any]]
 
 
@@ -74,12 +81,21 @@ def _curves(name: str, entries: Sequence[Named], column: str) -> Drawing:
     }[name]
     panels = panels_of(entries, column)
     windows = {entry.record.config.average_over for entry in entries}
+
+    def figure() -> Figure:
+        if not are_too_many(panels):
+            return curves_figure(panels, column, None, windows)
+        top = 1.0 if name == "curves" else None
+        rows = [(panel,) for panel in panels]
+        note = note_of(panels, column, windows)
+        return multiples_figure(rows, (column,), NAMES[column], note, top)
+
     return Drawing(
         name,
         title,
         f"The {what} an episode, over training.",
         _panel_numbers(panels),
-        lambda: curves_figure(panels, column, None, windows),
+        figure,
     )
 
 
@@ -106,8 +122,7 @@ def _iqm(entries: Sequence[Named]) -> Drawing:
     groups = {game: [game] for game in games_of(entries)}
     shared = _shared_games(finals)
     if len(shared) > 1:
-        whole = len(shared) == len(groups)
-        groups[MANY if whole else f"{len(shared)} games together"] = shared
+        groups[f"{tell_levels([level_of(game) for game in shared])} together"] = shared
     colours = _colours(entries)
     marks: dict[str, list[Mark]] = {}
     numbers: Numbers = []
@@ -138,11 +153,15 @@ def _improvement(entries: Sequence[Named]) -> Drawing:
             if (game, ours) not in finals or (game, theirs) not in finals:
                 continue
             found = probability_of_improvement([finals[game, ours]], [finals[game, theirs]])
-            colour = GREY if found.low <= 0.5 <= found.high else COLOURS[int(found.low < 0.5)]
+            apart = abs(finals[game, ours].mean() - finals[game, theirs].mean()) >= LEAST_APART
+            sure = apart and not found.low <= 0.5 <= found.high
+            colour = COLOURS[int(found.low < 0.5)] if sure else GREY
             mark = Mark(f"{ours} > {theirs}", colour, found.value, found.low, found.high)
             marks.setdefault(game, []).append(mark)
             numbers.append({"game": game, "ours": ours, "theirs": theirs} | vars(found))
-    note = f"{INTERVAL}; grey where it holds 1/2"
+    note = (
+        f"{INTERVAL}; grey where it holds 1/2, or where the means differ by less than {LEAST_APART}"
+    )
     return Drawing(
         "improvement",
         "Probability of improvement",
@@ -224,8 +243,12 @@ def _classifier(entries: Sequence[Named]) -> Drawing:
         "Precision and recall of the classifier",
         "Of ξ̂ ≥ 1/2 over all commands, against the commands that would change the game.",
         numbers,
-        lambda: pairs_figure(pairs, names, "precision, recall", 1.0),
+        lambda: multiples_figure(pairs, names, " and ".join(names), _spread_of(pairs), 1.0),
     )
+
+
+def _spread_of(pairs: Sequence[tuple[Panel, Panel]]) -> str:
+    return spread_note(curve for pair in pairs for panel in pair for curve in panel.curves)
 
 
 def _candidates(entries: Sequence[Named]) -> Drawing:

@@ -57,7 +57,9 @@ def intervals_figure(
     last: int | None = None,
     middle: float | None = None,
 ) -> Figure:
-    """Rows of points, on an axis from 0 to 1 or in steps to ``last``; a line marks ``middle``."""
+    """Rows of points, on an axis from 0 to 1, or of powers of steps up to ``last``; a line marks
+    ``middle``."""
+    steps = [at for panel in panels for mark in panel.marks for at in mark.points]
     rows = [[mark.label for mark in panel.marks] for panel in panels]
     alike = all(labels == rows[0] for labels in rows)
     if alike:
@@ -75,7 +77,7 @@ def intervals_figure(
             dress(axes)
             axes.set_xlim(-0.02, 1.02)
         else:
-            dress_steps(axes, last)
+            dress_steps(axes, 1.05 * last, 0.8 * min(steps))
         axes.set_yticks(range(len(labels)), labels)
         axes.set_ylim(len(labels) - 0.4, -0.6)
         axes.tick_params(axis="y", length=0, labelcolor=INK)

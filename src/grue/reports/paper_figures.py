@@ -46,13 +46,19 @@ class Drawn:
         return [self.figure.name, path, tell_missing(self.missing, self.seeds)]
 
 
-def draw_figure(figure: Figure, wish: Wish, records: Sequence[Record], folder: Path) -> Drawn:
-    """Draws a figure from the finished runs, and writes its numbers beside it."""
+def draw_figure(
+    figure: Figure, wish: Wish, records: Sequence[Record], folder: Path, least: int = 1
+) -> Drawn:
+    """Draws a figure from the finished runs, and writes its numbers beside it.
+
+    A figure with fewer finished conditions than ``least`` is not drawn, unless it has no more.
+    """
     configs = wish.configs_of(figure)
     lacking = tuple(missing(records, configs))
     found = [record for config in configs if (record := finished(records, config)) is not None]
     shown = [record for record in found if _tells(record, figure)]
-    if configs and not shown:
+    wanted = len({Condition.of(config).label for config in configs})
+    if configs and len({record.label for record in shown}) < min(least, wanted):
         return Drawn(figure, None, lacking, wish.all_seeds)
     path = folder / f"{figure.name}.png"
     numbers: dict[str, Any] = {
@@ -98,9 +104,9 @@ def _bars(figure: Figure, records: Sequence[Record], path: Path) -> dict[str, An
         return record.final * (subtasks[record.game] if tasks else 1)
 
     what = "subtasks solved" if tasks else "fraction of subtasks"
-    top = float(max(subtasks.values())) if tasks else 1.0
+    tops = {game: float(number) for game, number in subtasks.items()} if tasks else None
     levels = [level for level in figure.levels if isinstance(level, int)]
-    bars = draw_bars(records, levels, figure.labels, path, figure.title, what, value, top)
+    bars = draw_bars(records, levels, figure.labels, path, figure.title, what, value, tops)
     values = {
         (record.game, record.label): dict(zip(record.seeds, value(record), strict=True))
         for record in records

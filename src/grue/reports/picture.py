@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,8 @@ FORMATS = (".png", ".svg", ".pdf")
 FONT = "DejaVu Sans"  # Matplotlib brings it along, so pictures are the same everywhere.
 INK, GREY, PAPER = "#22272e", "#6b7480", "#ffffff"
 TITLE, LABEL, SMALL = 11, 9.5, 8.5
+LETTER = 0.068
+"""The width in inches of a letter of the smallest size, rather too much."""
 COLOURS = ("#1f6fb4", "#c2491d", "#1e8a5c", "#8a5bb0", "#a97a08", "#3fa7c4", "#b83d6b", "#59636e")
 NOT_RUN = "not run"
 DASHES = ("solid", (0, (3, 1.3)), (0, (1.2, 1.2)))
@@ -116,6 +119,17 @@ def panel_grid(
     return figure, grid[:panels], across
 
 
+def panel_matrix(
+    rows: int, columns: int, legend: Sequence[str]
+) -> tuple[Figure, list[list[Axes]], int]:
+    """Small panels in rows that share their axes, and the number of columns of the legend."""
+    width = max(2.35 * columns, 5.2)
+    across = legend_columns(legend, width)
+    figure = new_figure(width, 1.7 * rows + 0.8 + 0.2 * -(-len(legend) // across), None)
+    grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+    return figure, [list(row) for row in grid], across
+
+
 def panel_column(rows: Sequence[int], row: float, head: float) -> tuple[Figure, list[Axes], int]:
     """The same with panels below each other, each with some rows. Sizes are in inches."""
     height = sum(head + row * count for count in rows) + 0.65
@@ -137,12 +151,18 @@ def dress(axes: Axes) -> None:
     axes.spines[["left", "bottom"]].set_color("#b4bcc6")
 
 
-def dress_steps(axes: Axes, last: float | int) -> None:
-    """``dress`` with an x axis of training steps from 0."""
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
+def dress_steps(axes: Axes, last: float | int, first: float = 0.0) -> None:
+    """``dress`` with an x axis of training steps: from 0, or in powers from ``first``."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-    axes.set_xlim(0, last)
-    axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+    if first:
+        axes.set_xscale("log")
+        axes.set_xlim(first, last)
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=12))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+    else:
+        axes.set_xlim(0, last)
+        axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda steps, _: short_number(steps)))
     dress(axes)
 
@@ -171,7 +191,7 @@ def legend_columns(texts: Sequence[str], width: float | int) -> int:
 def draw_legend(
     figure: Figure, handles: Sequence[Any], texts: Sequence[str], columns: int, note: str
 ) -> None:
-    """Draws a legend below the panels, titled by a note on how to read them."""
+    """Draws a legend below the panels, titled by a note on how to read them, in lines that fit."""
     legend = figure.legend(
         handles,
         texts,
@@ -182,7 +202,7 @@ def draw_legend(
         labelcolor=INK,
         handlelength=1.8,
         columnspacing=1.6,
-        title=note,
+        title=textwrap.fill(note, int((figure.get_figwidth() - 0.2) / LETTER)),
         title_fontsize=SMALL,
         alignment="left",
     )

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import numpy as np
+
 from grue.errors import GrueError, UsageError
 from grue.experiments.figures import FIGURES
 from grue.experiments.records import Record, read_records
@@ -28,6 +30,7 @@ from grue.reports.results_page import (
     runs_table,
     study_cells,
 )
+from grue.reports.splits import GAPS, draw_gaps, draw_splits, numbers_of, split_curves
 from grue.reports.summary import Named, named, table
 from grue.training.runs import run_folders
 
@@ -76,6 +79,7 @@ def write_report(
     if output is not None or figures is not None:
         with _folder(figures) as folder:
             paper, more = paper_figures(records, folder), more_figures(entries, folder)
+            more += split_figures(paths, folder)
             if figures is not None:
                 written.append(figures)
             if output is not None:
@@ -134,13 +138,31 @@ def more_figures(entries: Sequence[Named], folder: Path) -> list[Picture]:
     return made
 
 
+def split_figures(paths: Sequence[Path], folder: Path) -> list[Picture]:
+    """Draws how runs on folders of games play those, and unseen ones; writes the numbers."""
+    runs = split_curves(paths)
+    if not runs:
+        return []
+    _write(folder / "splits.json", json.dumps(numbers_of(runs), allow_nan=False) + "\n")
+    told = "Each game played once, greedily; a score is divided by the largest of its game"
+    path = draw_splits(runs, folder / "splits.png")
+    made = [Picture("Training, validation and test games", f"{told}.", path.read_bytes())]
+    unseen = any(np.isfinite(run.metrics[name]).any() for run in runs for name in GAPS)
+    if unseen:
+        gap = "How much better the games of the training are played than unseen ones"
+        path = draw_gaps(runs, folder / "gaps.png")
+        made.append(Picture("The generalisation gap", f"{gap}. {told}.", path.read_bytes()))
+    return made
+
+
 def paper_figures(records: Sequence[Record], folder: Path) -> list[Picture]:
     """Draws the paper's figures that have runs, each at the first scale with any."""
     wishes = [Wish(tuple(f for f in FIGURES.values() if f.conditions), s) for s in SCALES.values()]
     found = []
     for figure in wishes[0].figures:
         for wish in wishes:
-            drawn = draw_figure(figure, wish, records, folder)
+            # One condition beside others that are not run is no comparison.
+            drawn = draw_figure(figure, wish, records, folder, least=2)
             if drawn.path is not None:
                 found.append(_picture(drawn, drawn.path, wish))
                 break
@@ -151,9 +173,8 @@ def _picture(drawn: Drawn, path: Path, wish: Wish) -> Picture:
     figure, scale = drawn.figure, wish.scale.name
     size = "" if scale == "paper" else f" At the {scale} scale."
     left = tell_missing(drawn.missing, wish.all_seeds)
-    caption = f"{figure.paper}. The paper: {figure.caption}.{size}" + (
-        f" Not yet run: {left}." if left else ""
-    )
+    said = f"{figure.paper}. The paper: {figure.caption}" if figure.paper else figure.caption
+    caption = f"{said}.{size}" + (f" Not yet run: {left}." if left else "")
     return Picture(f"Figure {figure.name}", caption, path.read_bytes())
 
 

@@ -1,7 +1,7 @@
 """The results of the paper's study: a page of tables, a CSV file, and a table of all its runs.
 
-A cell of the study is a condition on a game at a scale: all cells of the scale paper, and those of
-the scale short that have runs.
+A cell of the study is a condition on a game at a scale: all cells of the paper at the scale paper.
+Cells of the scale short, and of explorers, which go past the paper, are shown if they have runs.
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ def study_cells(records: Sequence[Record]) -> list[StudyCell]:
         for config in sorted(configs, key=lambda c: (c.game, _order(Condition.of(c)))):
             place = config.game, Condition.of(config).label
             found = finished([r for r in records if (r.game, r.label) == place], config)
-            if found is not None or scale is PAPER:
+            of_the_paper = scale is PAPER and config.explore == "none"
+            if found is not None or of_the_paper:
                 cells.append(StudyCell(config, scale, found))
     return cells
 
@@ -145,10 +146,11 @@ def _zork_table(cells: Cells) -> list[str]:
 
 
 def _order(condition: Condition) -> tuple:
-    from grue.agents.catalogue import AGENTS, GATES
+    from grue.agents.catalogue import AGENTS, EXPLORERS, GATES
 
     off = not condition.look, not condition.priority
-    return AGENTS.number(condition.agent), GATES.number(condition.gate), off
+    parts = AGENTS.number(condition.agent), GATES.number(condition.gate)
+    return *parts, EXPLORERS.number(condition.explore), off
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
@@ -248,7 +250,7 @@ def _digits(value: float | None) -> str:
 
 def runs_table(cells: Cells) -> str:
     """Which runs of the scale paper are done, with commits and devices."""
-    paper = [cell for cell in cells if cell.scale is PAPER]
+    paper = [c for c in cells if c.scale is PAPER and c.config.explore == "none"]
     rows = []
     for cell in paper:
         count, seeds = len(cell.done), cell.config.seeds

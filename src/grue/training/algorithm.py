@@ -6,7 +6,7 @@ ACT is the agent's ``act`` (``agents/deep.py``), TARGETS and the loss are in ``a
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -21,6 +21,7 @@ from grue.agents.settings import AgentSettings
 from grue.engine.environment import GAME_STREAM, Environment
 from grue.engine.step import Step
 from grue.errors import UsageError
+from grue.training.jitted import jitted
 
 
 class Run(NamedTuple):
@@ -90,9 +91,11 @@ class Algorithm:
         # a_t, h_t ← ACT(o_t, a_{t-1}, u_t, h_{t-1}, J, ε, ε₁, c, θ)
         with jax.named_scope("act"):
             state, decision = agent.act(run.agent, before, run.parameters, epsilon, key)
+        action = agent.override(state, before, run.parameters, decision.action)
+        counts = agent.counts(state, run.parameters)
         # a_t ← 'look' if t mod I_look = 0
         time, look = before.time + 1, env.commands.index("look")
-        action = jnp.where(look_is_forced(run.parameters, time), look, decision.action)
+        action = jnp.where(look_is_forced(run.parameters, time), look, action)
         # Execute a_t, observe r_{t+1}, o_{t+1}, e_{t+1}
         with jax.named_scope("env"):
             world, seen = env.step(before.game, action)
@@ -107,7 +110,8 @@ class Algorithm:
             self.begin(state, *env.restart(world)),
             after,
         )
-        sums = _count(decision, before, after, agent, env) | _declared(told, self.metrics, over)
+        counted = _count(decision, before, after, counts, agent, env)
+        sums = counted | _declared(told, self.metrics, over & counts)
         return run._replace(agent=state, episode=episode), sums
 
     def update(self, run: Run, number: Int[Array, ""]) -> tuple[Run, Told]:
@@ -165,16 +169,18 @@ class Algorithm:
         return lambda run, *number: jax.vmap(lambda one: function(one, *number))(run)
 
     def program(self) -> Program:
-        init = jax.vmap(self.init) if self.many else self.init
+        def init(env: Environment, *start: Any) -> Run:
+            of = replace(self, env=env)
+            return jax.vmap(of.init)(*start) if self.many else of.init(*start)
+
+        def advance(env: Environment, *given: Any) -> tuple[Run, Sums]:
+            return replace(self, env=env).advance(*given)
+
         chosen = compilation()
-        advance = jax.jit(
-            self.advance,
-            static_argnums=(2, 3) if chosen.fixed_lengths else 2,
-            donate_argnums=0,
-            compiler_options=chosen.options,
-        )
+        static = (2, 3) if chosen.fixed_lengths else (2,)
+        compiled = jitted(advance, self.env, static, (0,), compiler_options=chosen.options)
         copy_to_target = jax.jit(self._each(self.copy), donate_argnums=0)
-        return Program(jax.jit(init), advance, copy_to_target, self.no_sums)
+        return Program(jitted(init, self.env), compiled, copy_to_target, self.no_sums)
 
 
 def look_is_forced(parameters: RunParameters, time: Int[Array, ""]) -> Bool[Array, ""]:
@@ -184,20 +190,26 @@ def look_is_forced(parameters: RunParameters, time: Int[Array, ""]) -> Bool[Arra
 
 
 def _count(
-    decision: Decision, before: Episode, after: Episode, agent: Agent, env: Environment
+    decision: Decision,
+    before: Episode,
+    after: Episode,
+    counts: bool | Bool[Array, ""],
+    agent: Agent,
+    env: Environment,
 ) -> Sums:
     """What a step adds to the metrics; nan if the game does not tell the admissible commands."""
     seen = after.seen
-    over = seen.terminated | seen.truncated
+    over = (seen.terminated | seen.truncated) & counts
     possible = before.seen.admissible_set
+    exists = None if env.command_sets is None else env.exists(before.game)
     known = 1.0 if env.knows.admissible else jnp.nan
     counted = {
         "episodes": over,
-        # The emulator of a hosted game failed.
-        "failures": seen.truncated & (after.time < env.episode_steps),
-        "wins": over & seen.subtasks.all(),
+        # The emulator of a hosted game failed. The games of a set have limits of their own.
+        "failures": seen.truncated & (after.time < env.episode_steps) & (exists is None),
+        "wins": over & env.won(after.game, seen),
         "score": over * seen.score,
-        "fraction": over * seen.subtasks.mean(dtype=jnp.float32),
+        "fraction": over * env.fraction(after.game, seen),
         "admissible": seen.admissible,
         "candidates": decision.candidates.sum(),
         "admissible_commands": possible.sum() * known,
@@ -206,10 +218,12 @@ def _count(
     }
     if decision.admissibility is not None:
         believed = decision.admissibility >= 0.5
+        others = ~possible if exists is None else ~possible & exists
         counted |= {
             "rightly_admitted": (believed & possible).sum() * known,
-            "wrongly_admitted": (believed & ~possible).sum() * known,
+            "wrongly_admitted": (believed & others).sum() * known,
             "wrongly_rejected": (~believed & possible).sum() * known,
+            "inadmissible_value": jnp.mean(jnp.abs(decision.values), where=others) * known,
         }
     return {name: value.astype(jnp.float32) for name, value in counted.items()}
 

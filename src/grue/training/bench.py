@@ -120,10 +120,11 @@ class Bench:
     def _words(self, run: Run) -> jax.Array:
         """Number of words in the distinct texts of a batch."""
         commands = jnp.asarray(self.agent.command_words)
+        reads = run.agent.learned.network.scorer.reads_commands
 
         def one(key: jax.Array) -> jax.Array:
             batch = self.agent.sample(run.agent, run.parameters, key)
-            return distinct_texts(batch, commands, self.agent.look).pool.words
+            return distinct_texts(batch, commands, self.agent.look, reads).pool.words
 
         return jax.lax.map(one, jax.random.split(jax.random.key(7), 8)).mean()
 
@@ -143,10 +144,14 @@ class Bench:
 
 def check_timed(agent: str) -> None:
     """Only agents with the recurrent network can be timed."""
-    deep = [name for name, kind in AGENTS.items() if kind.make is DeepAgent]
+    deep = [
+        name
+        for name, kind in AGENTS.items()
+        if isinstance(kind.make, type) and issubclass(kind.make, DeepAgent)
+    ]
     AGENTS.find(agent)
     if agent not in deep:
-        raise UsageError(f"only {' and '.join(deep)} have updates to time, not {agent!r}")
+        raise UsageError(f"only {', '.join(deep)} have updates to time, not {agent!r}")
 
 
 def measure_in_turn(benches: Sequence[Bench]) -> tuple[list[tuple[float, float]], float]:

@@ -41,7 +41,15 @@ PARTS = ("settings", "gate_settings", "explorer_settings")
 class TrainConfig:
     """One condition and its seeds. The defaults are the paper's for the game."""
 
-    game: str = setting("saladworld-1", "name of a game, or the path of a file")
+    game: str = setting("saladworld-1", "name of a game, or the path of a file or of a folder")
+    valid: str | None = setting(None, "folder of unseen games: the best agent there is kept")
+    test: str | None = setting(None, "folder of unseen games that decide nothing")
+    valid_every: int = setting(
+        10_000, "steps between two plays of all games, with a folder of them", above=0, small=2_000
+    )
+    leave_out: bool = setting(
+        False, "games of a folder that are damaged or cannot be compiled are left out"
+    )
     story: str | None = setting(None, "the story file of zork1, if it is not in a usual place")
     commands: str | None = setting(None, "file with the commands of a story, one per line")
     game_seed: int | None = setting(
@@ -282,11 +290,11 @@ def _check(config: TrainConfig) -> None:
         if conflict is not None and (why := conflict()):
             raise UsageError(why)
     for name in ("steps", "target_every", "metrics_every", "average_over", "learning_starts"):
-        _multiple(config, name, "update_every")
+        multiple(config, name, "update_every")
     for name in ("steps", "average_over", "learning_starts"):
-        _multiple(config, name, "metrics_every")
+        multiple(config, name, "metrics_every")
     if config.metrics_every % config.target_every:
-        _multiple(config, "target_every", "metrics_every")
+        multiple(config, "target_every", "metrics_every")
 
 
 def _check_game(game: object) -> None:
@@ -298,7 +306,8 @@ def _check_game(game: object) -> None:
         )
 
 
-def _multiple(config: TrainConfig, name: str, of: str) -> None:
+def multiple(config: TrainConfig, name: str, of: str) -> None:
+    """Refuses a setting that is no multiple of another."""
     value, unit = getattr(config, name), getattr(config, of)
     if value % unit:
         raise UsageError(f"{name} must be a multiple of {of}, which is {unit}, not {value}")

@@ -102,16 +102,14 @@ def bytes_of(tree: Any) -> int:
 
 def peak(jaxpr: Any) -> int:
     """The largest number of bytes of stored values that are alive at once."""
-    jaxpr = getattr(jaxpr, "jaxpr", jaxpr)
+    jaxpr = _jaxpr(jaxpr)
     last = {v: at for at, eqn in enumerate(jaxpr.eqns) for v in eqn.invars if _is_variable(v)}
     last |= dict.fromkeys((v for v in jaxpr.outvars if _is_variable(v)), len(jaxpr.eqns))
     alive: dict[Any, int] = {}
     most = 0
     for at, eqn in enumerate(jaxpr.eqns):
         name, before = eqn.primitive.name, sum(alive.values())
-        # A loop's state is changed in place; what it stacks is new.
-        first = eqn.params["num_carry"] if name == "scan" else 0
-        new = {} if name in IN_PLACE else {v: bytes_of(v.aval) for v in eqn.outvars[first:]}
+        new = {} if name in IN_PLACE else {v: bytes_of(v.aval) for v in _made(eqn)}
         # What a call returns is counted inside.
         beside = 0 if name in CALLS else sum(new.values())
         inside = max(map(peak, _inner(eqn)), default=0)
@@ -120,14 +118,27 @@ def peak(jaxpr: Any) -> int:
     return most
 
 
+def _made(eqn: Any) -> list[Any]:
+    """The outputs that are new arrays. A scan changes its state in place; what it stacks is new."""
+    if eqn.primitive.name != "scan":
+        return eqn.outvars
+    pairs = zip(eqn.outvars, _jaxpr(eqn.params["jaxpr"]).outvars, strict=True)
+    return [whole for whole, part in pairs if whole.aval.shape != part.aval.shape]
+
+
 def _inner(eqn: Any) -> list[Any]:
     found = []
     for value in eqn.params.values():
         for one in value if isinstance(value, tuple | list) else [value]:
-            one = getattr(one, "jaxpr", one)
+            one = _jaxpr(one)
             if hasattr(one, "eqns"):
                 found.append(one)
     return found
+
+
+def _jaxpr(value: Any) -> Any:
+    """Without the constants of a closed one; another value is returned as it is."""
+    return getattr(value, "jaxpr", value)
 
 
 def _is_variable(value: Any) -> bool:

@@ -27,6 +27,7 @@ FIRST = (
 ESTIMATES = (
     Metric("precision", "of the commands with ξ̂ ≥ 1/2, the fraction that is admissible", "step"),
     Metric("recall", "of the admissible commands, the fraction with ξ̂ ≥ 1/2", "step"),
+    Metric("inadmissible_value", "mean |Q| of the commands that are not admissible", "step"),
 )
 LAST = (
     Metric("candidates", "mean size of the candidate set", "step"),

@@ -8,27 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import PRNGKeyArray
 
-from grue.agents.agent import Agent, AgentState, Decision, Episode, RunParameters
+from grue.agents.agent import Agent, Decision, Episode
 from grue.agents.settings import LARGEST
-from grue.engine.environment import GAME_STREAM, Environment
+from grue.engine.environment import Environment
 from grue.engine.step import Step
 from grue.errors import UsageError
-from grue.training.algorithm import look_is_forced
 from grue.training.config import TrainConfig
+from grue.training.jitted import jitted
+from grue.training.playing import begin, check_seed, decide, episode_key, parameters_at
 from grue.training.runs import load_state, read_config
 from grue.training.trainer import RunResult, Trained
-
-PLAY_STREAM = 0x706C6179
-""""play" in ASCII. Separates these random numbers from those of training with the same seed."""
 
 
 @dataclass(frozen=True)
@@ -40,49 +38,18 @@ class Thought:
     admissibility: float | None
 
 
-def decide(
-    env: Environment,
-    agent: Agent,
-    state: AgentState,
-    parameters: RunParameters,
-    epsilon: Float[Array, ""],
-    key: PRNGKeyArray,
-    now: Episode,
-) -> tuple[Decision, Int[Array, ""], Bool[Array, ""]]:
-    """The agent's decision, the command to play, and whether that is the forced look."""
-    time = now.time + 1
-    decision = agent.act(state, now, parameters, epsilon, jax.random.fold_in(key, time))[1]
-    forced = look_is_forced(parameters, time)
-    return decision, jnp.where(forced, env.commands.index("look"), decision.action), forced
-
-
-def begin(env: Environment, key: PRNGKeyArray) -> tuple[Any, Step]:
-    """The first state and step of an episode."""
-    return env.reset(jax.random.fold_in(key, GAME_STREAM))
-
-
-def episode_key(seed: int, number: int | Int[Array, ""]) -> PRNGKeyArray:
-    """An episode's key depends only on the seed and the episode's number."""
-    return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), PLAY_STREAM), number)
-
-
-def parameters_at(epsilon: float, parameters: RunParameters) -> RunParameters:
-    """The parameters for play with this ε. Greedy play sets ε₁ = 0 too."""
-    if not 0 <= epsilon <= 1:
-        raise UsageError(f"epsilon lies from 0 to 1, not {epsilon}")
-    return parameters if epsilon > 0 else parameters._replace(softness=jnp.float32(0))
-
-
-def check_seed(seed: int) -> None:
-    if not 0 <= seed <= LARGEST:
-        raise UsageError(f"seed lies from 0 to {LARGEST}, not {seed}")
-
-
 @lru_cache(maxsize=16)
 def programs(env: Environment, agent: Agent) -> tuple[Callable[..., Any], ...]:
     """``begin``, ``decide``, ``env.step`` and ``agent.perceive``, compiled."""
-    pure = partial(begin, env), partial(decide, env, agent), env.step, agent.perceive
-    return tuple(map(jax.jit, pure))
+
+    def act(env: Environment, *given: Any) -> Any:
+        return decide(env, agent, *given)
+
+    def step(env: Environment, *given: Any) -> Any:
+        return env.step(*given)
+
+    of_env = (jitted(function, env) for function in (begin, act, step))
+    return (*of_env, jax.jit(agent.perceive))
 
 
 class Player:
@@ -171,10 +138,13 @@ class Player:
         return step._replace(text=self.env.decode(step.observation))
 
 
-def load_agent(run: Path | str | RunResult, seed: int = 0, step: int | None = None) -> Player:
+def load_agent(
+    run: Path | str | RunResult, seed: int = 0, step: int | Literal["best"] | None = None
+) -> Player:
     """Loads the agent of a run: a run folder or a ``RunResult``.
 
-    ``step`` is that of a stored checkpoint of a run folder, by default the latest.
+    ``step`` is that of a stored checkpoint of a run folder, by default the latest. ``"best"`` is
+    the one that played best on the validation games.
     """
     if isinstance(run, RunResult):
         return Player(run.trained, run.config, seed)

@@ -13,20 +13,30 @@ import jax.numpy as jnp
 from grue.agents.agent import Agent, RunParameters
 from grue.agents.exploring import EXPLORERS, ChosenExplorer
 from grue.agents.gating import GATES, GateSet, registered_gates
-from grue.agents.registry import Metric, Setup
+from grue.agents.registry import AGENTS, Metric, Setup
 from grue.agents.settings import AgentSettings
 from grue.engine.compiled import CompiledEnv
 from grue.engine.environment import Environment
 from grue.engine.make import compiled
 from grue.engine.pooled import PooledEnv
+from grue.engine.stacked import StackedEnv
 from grue.errors import CannotCompileError, UsageError
 from grue.files import expanded
 from grue.games.gamefile import SUFFIX, CompiledGame, load_compiled
 from grue.games.playable import Knowledge, Playable
 from grue.games.registry import known_names, load
 from grue.training.algorithm import Algorithm, Program
-from grue.training.config import TrainConfig
+from grue.training.config import TrainConfig, multiple
 from grue.training.metrics import check_columns
+from grue.training.sets import (
+    TEST,
+    VALID,
+    about_set,
+    digest_of_sets,
+    is_set,
+    sets_of,
+    training_set,
+)
 
 
 class Built(NamedTuple):
@@ -37,7 +47,8 @@ class Built(NamedTuple):
 
 def resolved(config: TrainConfig) -> TrainConfig:
     """The config with absolute paths."""
-    given = {"story": config.story, "commands": config.commands}
+    names = ("story", "commands", "valid", "test")
+    given = {name: getattr(config, name) for name in names}
     whole = {name: _whole(path) for name, path in given.items() if path is not None}
     path = expanded(config.game)
     # A misspelled name stays as it is, for the error message.
@@ -56,6 +67,7 @@ def check_trainable(config: TrainConfig) -> None:
     check_columns(config)
     env = game_of(config)
     steps = env.episode_steps
+    _check_set(config, env)
     if not env.knows.admissible:
         for name, part in ((config.gate, config.gate_kind), (config.agent, config.kind)):
             if part.oracle:
@@ -77,8 +89,31 @@ def check_trainable(config: TrainConfig) -> None:
         )
 
 
+def _check_set(config: TrainConfig, env: Environment) -> None:
+    """Checks what is asked of a folder of games, or that it is not asked of one game."""
+    if not isinstance(env, StackedEnv):
+        for name in (VALID, TEST):
+            if (folder := getattr(config, name)) is not None:
+                raise UsageError(
+                    f"--{name} {folder} is for training on a folder of games, and {config.game} "
+                    "is one game; give a folder, or leave it out"
+                )
+        return
+    if not config.kind.sets:
+        able = [name for name, kind in AGENTS.items() if kind.sets]
+        raise UsageError(
+            f"{config.agent} trains on one game, and {config.game} is a folder of games; there "
+            f"use {', '.join(able)}"
+        )
+    for name, unit in (("valid_every", "metrics_every"), ("steps", "valid_every")):
+        multiple(config, name, unit)
+    sets_of(config)
+
+
 def game_of(config: TrainConfig) -> Environment:
     """The environment of a config; cached as long as the game's files do not change."""
+    if is_set(config):
+        return training_set(config)
     if config.game.endswith(SUFFIX):
         arrays = load_compiled(expanded(config.game))
         return _environment(_Opened(arrays.header["game_hash"], config.episode_steps, found=arrays))
@@ -124,24 +159,30 @@ def _check_score(config: TrainConfig, knows: Knowledge) -> None:
         )
 
 
-def hosting(config: TrainConfig) -> str | None:
-    """A message for the user if the game is not compiled."""
+def about_games(config: TrainConfig) -> list[str]:
+    """Messages for the user, if there is not just one compiled game."""
+    if is_set(config):
+        return [about_set(name, env) for name, env in sets_of(config).items()]
     env = game_of(config)
     if env.why is None:
-        return None
+        return []
     number = "1 process" if env.processes == 1 else f"up to {env.processes} processes"
     seed = "a new one" if config.game_seed is None else config.game_seed
     chance = f", seed of each episode: {seed}" if env.knows.chance else ""
-    return (
+    return [
         f"{config.game} cannot be compiled ({env.why}): it plays hosted, in {number} of emulators; "
         f"{len(env.commands)} commands, {len(env.vocabulary)} words{chance}"
-    )
+    ]
 
 
 def about_game(config: TrainConfig) -> dict[str, Any]:
     """Hash and provenance of the game, for config.json."""
-    env = game_of(config)
-    return {"game_hash": env.digest, **env.about}
+    return {"game_hash": games_digest(config), **game_of(config).about}
+
+
+def games_digest(config: TrainConfig) -> str:
+    """Changes when a file of the game, or of any game of a split, changes."""
+    return digest_of_sets(config) if is_set(config) else game_of(config).digest
 
 
 class ProgramKey(NamedTuple):
@@ -152,8 +193,10 @@ class ProgramKey(NamedTuple):
     settings: AgentSettings
     metrics: tuple[Metric, ...]
     gates: GateSet
-    rows: tuple[int, int, int]
+    rows: tuple[int, ...] = ()
     """steps, metrics_every and average_over."""
+    splits: tuple[Any, ...] = ()
+    """valid, test and valid_every."""
 
 
 def program_key(config: TrainConfig) -> ProgramKey:
@@ -171,6 +214,7 @@ def program_key(config: TrainConfig) -> ProgramKey:
         config.kind.metrics,
         registered_gates({config.gate: own}),
         (config.steps, config.metrics_every, config.average_over),
+        (config.valid, config.test, config.valid_every),
     )
 
 
@@ -196,13 +240,24 @@ def noted_explorers(notes: Mapping[str, Any]) -> Explorers:
 
 def build(config: TrainConfig, heads: int, many: bool, explorers: Explorers | None = None) -> Built:
     """The program for a run, or for many. Programs are cached in the process."""
-    key = program_key(config)._replace(rows=(0, 0, 0))
+    key = program_key(config)._replace(rows=(), splits=())
     return _build(key, heads, many, explorers_of([config]) if explorers is None else explorers)
+
+
+def agent_for(env: Environment, config: TrainConfig, heads: int, explorers: Explorers) -> Agent:
+    """The agent of a config, for other games. It is made once for the same games."""
+    key = program_key(config)._replace(env=env, rows=(), splits=())
+    return _agent(key, heads, explorers)
+
+
+@lru_cache(maxsize=16)
+def _agent(key: ProgramKey, heads: int, explorers: Explorers) -> Agent:
+    return key.make(Setup(key.env, key.settings, key.gates, heads, explorers))
 
 
 @lru_cache(maxsize=4)
 def _build(key: ProgramKey, heads: int, many: bool, explorers: Explorers) -> Built:
-    agent = key.make(Setup(key.env, key.settings, key.gates, heads, explorers))
+    agent = _agent(key, heads, explorers)
     theirs = dict.fromkeys(metric for explorer in explorers for metric in explorer.kind.metrics)
     algorithm = Algorithm(key.env, agent, key.settings, (*key.metrics, *theirs), many)
     return Built(key.env, agent, algorithm.program())

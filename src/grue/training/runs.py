@@ -5,6 +5,8 @@ NAME/metrics.jsonl   one row for every ``metrics_every`` steps
 NAME/events.*        the same for TensorBoard
 NAME/checkpoint/     the last two checkpoints
 NAME/kept/           what the agent had learned at some steps, for looking back; not for resuming
+NAME/splits.jsonl    of a run on a folder of games: how it plays them and unseen ones
+NAME/best/           what the agent had learned when it played best on the validation games
 """
 
 from __future__ import annotations
@@ -15,17 +17,15 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from grue.agents.agent import Agent, AgentState, RunParameters
-from grue.agents.replay import EpisodicReplay
 from grue.engine.environment import Environment
 from grue.errors import (
     BrokenFileError,
@@ -42,10 +42,20 @@ from grue.training.config import TrainConfig
 from grue.training.events import Events
 from grue.training.metrics import MetricsRow
 from grue.training.programs import Built, build, noted_explorers, parameters_of
+from grue.training.rowfile import UNREADABLE, RowFile, read_lines
+from grue.training.sets import is_set
+from grue.training.splits import (
+    SPLITS_FILE,
+    SplitRow,
+    best_step,
+    check_split_rows,
+    read_split_rows,
+)
 
 CONFIG, METRICS, CHECKPOINT, KEPT = "config.json", "metrics.jsonl", "checkpoint", "kept"
-UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
-"""Exceptions from reading a file with unexpected content."""
+BEST = "best"
+PLACES = (CHECKPOINT, KEPT, BEST)
+"""Folders with checkpoints; in the others the replay memory is left out."""
 
 
 def run_name(config: TrainConfig) -> str:
@@ -56,7 +66,9 @@ def run_name(config: TrainConfig) -> str:
 def name_parts(config: TrainConfig) -> tuple[str, str, str]:
     """The parts of a run's name: game, condition and switches."""
     path = Path(config.game)
-    game = path.name.removesuffix(SUFFIX) if path.name.endswith(SUFFIX) else path.stem
+    game = path.stem
+    if is_set(config) or path.name.endswith(SUFFIX):
+        game = path.name.removesuffix(SUFFIX)
     explore = "" if config.explore == "none" else f"-{config.explore}"
     priority = "" if config.priority else "-no-priority"
     look = "" if config.look_every else "-no-look"
@@ -128,25 +140,38 @@ def is_finished(folder: Path, steps: int) -> bool:
 
 def stored_steps(folder: Path) -> list[int]:
     """The steps whose agent can be loaded, oldest first: checkpoints and what was kept."""
-    places = (folder / CHECKPOINT, folder / KEPT)
-    return sorted({step for place in places for step in checkpoint.saved_steps(place)})
+    return sorted({step for name in PLACES for step in checkpoint.saved_steps(folder / name)})
+
+
+def best_stored(folder: Path) -> int:
+    """The step at which a run played best on its validation games."""
+    best = best_step(read_split_rows(folder, read_config(folder)[0]))
+    if best is None:
+        raise UsageError(
+            f"{folder} has no best step: it was trained without --valid, or has not come to its "
+            "first validation; leave --best out"
+        )
+    return best
 
 
 def load_state(
-    folder: Path | str, step: int | None = None
+    folder: Path | str, step: int | Literal["best"] | None = None
 ) -> tuple[Environment, Agent, AgentState, RunParameters, int]:
-    """Environment, agent, its state and the run's parameters at a step, by default the latest."""
+    """Environment, agent, its state and the run's parameters at a step, by default the latest.
+
+    The step "best" is that of the best play on the validation games.
+    """
     folder = Path(folder)
     config, _ = read_config(folder)
     steps = stored_steps(folder)
     if not steps:
         raise NoCheckpointError(f"{folder} has no checkpoint yet; train it first")
-    at = steps[-1] if step is None else step
+    at = best_stored(folder) if step == "best" else steps[-1] if step is None else step
     if at not in steps:
         listed = ", ".join(map(str, steps))
         raise UsageError(f"{folder} has no checkpoint of step {at}; there are {listed}")
-    path = checkpoint.path_of(folder / CHECKPOINT, at)
-    path = path if path.exists() else checkpoint.path_of(folder / KEPT, at)
+    paths = [checkpoint.path_of(folder / name, at) for name in PLACES]
+    path = next(path for path in paths if path.exists())
     notes = checkpoint.read_header(path)
     explorers = noted_explorers(notes)
     built = build(config, notes["heads"], False, explorers)
@@ -191,27 +216,10 @@ def read_config(folder: Path) -> tuple[TrainConfig, dict[str, Any]]:
 
 def read_rows(folder: Path, until: int | None = None) -> list[MetricsRow]:
     """The rows of metrics, up to a step. An unfinished last line is left out."""
-    path = folder / METRICS
-    try:
-        lines = read_plain(path).split(b"\n")[:-1]
-    except FileNotFoundError:
+    if not (folder / METRICS).exists():
         return []
     config = read_config(folder)[0]
-    rows: list[MetricsRow] = []
-    for number, line in enumerate(lines, 1):
-        try:
-            row = json.loads(line)
-            fault = metrics.fault(row, config, number)
-        except UNREADABLE:
-            row, fault = {}, "it is no row"
-        if fault:
-            raise BrokenFileError(
-                f"{path}, line {number} is damaged ({fault}); train into another folder"
-            )
-        if until is not None and row["step"] > until:
-            break
-        rows.append(row)
-    return rows
+    return read_lines(folder / METRICS, lambda row, n: metrics.fault(row, config, n), until)
 
 
 def check_rows(folder: Path, config: TrainConfig, steps: Sequence[int], step: int) -> None:
@@ -265,7 +273,7 @@ def check_same(folder: Path, config: TrainConfig, game_hash: str) -> None:
     stored, about = read_config(folder)
     if about.get("game_hash", game_hash) != game_hash:
         raise UsageError(
-            f"{folder} was trained on another {config.game}: its files have changed since; "
+            f"{folder} was trained on another {_games(config)}: its files have changed since; "
             "train into another --out"
         )
     before, after = {**stored.flat(), "story": config.story}, config.flat()
@@ -281,6 +289,11 @@ def check_same(folder: Path, config: TrainConfig, game_hash: str) -> None:
             )
 
 
+def _games(config: TrainConfig) -> str:
+    """All that a digest is of."""
+    return " or ".join(filter(None, (config.game, config.valid, config.test)))
+
+
 class RunFolder:
     """A run folder, locked against other processes: first read, then written."""
 
@@ -288,14 +301,20 @@ class RunFolder:
         """Reads the rows up to a step; changes nothing. ``check`` runs under the lock."""
         self.path, self.step = path, step
         self.checkpoints = path / CHECKPOINT
-        self._metrics: BinaryIO | None = None
+        self._metrics: RowFile | None = None
+        self._splits: RowFile | None = None
         self._events: Events | None = None
         self._lock = _locked(path)
         try:
             if check is not None:
                 check()
             self.rows: list[MetricsRow] = read_rows(path, step)
-            check_rows(path, read_config(path)[0], [row["step"] for row in self.rows], step)
+            config = read_config(path)[0]
+            check_rows(path, config, [row["step"] for row in self.rows], step)
+            self.has_splits = is_set(config)
+            self.split_rows = read_split_rows(path, config, step)
+            if self.has_splits:
+                check_split_rows(path, config, self.split_rows, step)
         except BaseException:
             os.close(self._lock)
             raise
@@ -308,19 +327,21 @@ class RunFolder:
         checkpoint.remove_partial(self.path)
         checkpoint.remove_partial(self.checkpoints)
         # Checkpoints first: without its rows a checkpoint cannot be resumed.
-        for place in (self.checkpoints, self.path / KEPT):
+        for place in (self.path / name for name in PLACES):
             saved = checkpoint.saved_steps(place)
             checkpoint.remove(place, [at for at in saved if at > self.step])
-        lines = b"".join(map(_line, self.rows))
-        write_atomically(self.path / METRICS, lambda file: file.write(lines))
-        self._metrics = (self.path / METRICS).open("ab")
+        self._metrics = RowFile(self.path / METRICS, self.rows)
+        if self.has_splits:
+            self._splits = RowFile(self.path / SPLITS_FILE, self.split_rows)
         return self
 
     def _keep_finished_rows(self) -> None:
         """Keeps a copy of the metrics of a finished run whose checkpoints were deleted."""
         rows, (config, _) = read_rows(self.path), read_config(self.path)
         if rows and rows[-1]["step"] >= config.steps:
-            shutil.copyfile(self.path / METRICS, self.path / f"{METRICS}.old")
+            for name in (METRICS, SPLITS_FILE):
+                if (self.path / name).exists():
+                    shutil.copyfile(self.path / name, self.path / f"{name}.old")
 
     def write_events(self) -> None:
         """Starts to write TensorBoard events."""
@@ -328,52 +349,46 @@ class RunFolder:
 
     def write(self, row: MetricsRow) -> None:
         assert self._metrics is not None
-        self._metrics.write(_line(row))
-        self._metrics.flush()
+        self._metrics.add(row)
         if self._events is not None:
             self._events.add(row)
 
+    def write_split(self, row: SplitRow) -> None:
+        assert self._splits is not None
+        self.split_rows.append(row)
+        self._splits.add(row)
+
     def save(self, step: int, tree: Any, notes: Mapping[str, Any]) -> None:
         """Writes a checkpoint, after the rows that belong to it."""
-        assert self._metrics is not None
-        os.fsync(self._metrics.fileno())
+        for file in (self._metrics, self._splits):
+            if file is not None:
+                file.sync()
         if self._events is not None:
             self._events.flush()
         checkpoint.save(self.checkpoints, step, tree, notes)
 
-    def keep(self, step: int, tree: Any, notes: Mapping[str, Any]) -> None:
-        """Keeps what the agent has learned. Its replay memory, which is large, is left empty."""
-        (self.path / KEPT).mkdir(exist_ok=True)
-        checkpoint.save(self.path / KEPT, step, without_replay(tree), notes)
+    def keep(self, step: int, tree: Any, notes: Mapping[str, Any], place: str = KEPT) -> None:
+        """Keeps what the agent has learned. The zeros of an empty memory take no room."""
+        (self.path / place).mkdir(exist_ok=True)
+        checkpoint.save(self.path / place, step, tree, notes)
 
     def prune(self) -> None:
-        """Removes all checkpoints but the last ones."""
+        """Removes all checkpoints but the last ones, and all of the best but the best.
+
+        Only after a checkpoint: a run that goes on from an earlier one may need an earlier best.
+        """
         saved = checkpoint.saved_steps(self.checkpoints)
         checkpoint.remove(self.checkpoints, saved[: -checkpoint.KEPT])
+        best, place = best_step(self.split_rows), self.path / BEST
+        checkpoint.remove(place, [at for at in checkpoint.saved_steps(place) if at != best])
 
     def close(self) -> None:
-        if self._metrics is not None:
-            with suppress(OSError):
-                self._metrics.close()
+        for file in (self._metrics, self._splits):
+            if file is not None:
+                file.close()
         if self._events is not None:
             self._events.close()
         os.close(self._lock)
-
-
-def without_replay(tree: Any) -> Any:
-    """The tree with replay memories of zeros, which take no room in a file."""
-
-    def is_replay(node: Any) -> bool:
-        return isinstance(node, EpisodicReplay)
-
-    def emptied(node: Any) -> Any:
-        return jax.tree.map(np.zeros_like, node) if is_replay(node) else node
-
-    return jax.tree.map(emptied, tree, is_leaf=is_replay)
-
-
-def _line(row: MetricsRow) -> bytes:
-    return json.dumps(row, allow_nan=False).encode() + b"\n"
 
 
 def _locked(folder: Path) -> int:

@@ -13,7 +13,7 @@ from grue.errors import UsageError
 from grue.training import checkpoint, events, memory, runs
 from grue.training.config import TrainConfig
 from grue.training.groups import Member, plan
-from grue.training.programs import check_trainable, game_of, hosting, resolved
+from grue.training.programs import about_games, check_trainable, game_of, games_digest, resolved
 from grue.training.stop import Stop
 from grue.training.trainer import Interrupted, Progress, RunResult, Trainer
 
@@ -79,7 +79,8 @@ def train_all(
         members = _members(configs, None if out is None else Path(out), resume, opened)
         if out is not None and not events.installed():
             progress.say(events.NOT_INSTALLED)
-        for line in dict.fromkeys(filter(None, (hosting(member.config) for member in members))):
+        lines = (line for member in members for line in about_games(member.config))
+        for line in dict.fromkeys(lines):
             progress.say(line)
         stop = opened.enter_context(Stop(out is not None))
         groups = plan(members, together, one_program)
@@ -135,7 +136,7 @@ def _find_folder(member: Member, folder: Path, resume: bool) -> None:
         return
     if not resume:
         raise UsageError(f"{folder} exists; use --resume to go on with it, or another --out")
-    runs.check_same(folder, member.config, game_of(member.config).digest)
+    runs.check_same(folder, member.config, games_digest(member.config))
     checkpoints = folder / runs.CHECKPOINT
     member.saved = checkpoint.saved_steps(checkpoints)
     if member.saved:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from grue.agents.agent import Agent, AgentState, RunParameters
+from grue.agents.replay import lighter, with_replay
 from grue.engine.environment import Environment
 from grue.errors import BusyError, GrueError, is_out_of_memory, out_of_memory
 from grue.training import checkpoint, events, metrics, runs
@@ -33,13 +34,17 @@ from grue.training.programs import (
     about_game,
     build,
     explorer_notes,
-    game_of,
+    games_digest,
     parameters_of,
 )
 from grue.training.provenance import about as provenance
-from grue.training.runs import Curves, RunFolder, saved_form
+from grue.training.runs import BEST, KEPT, Curves, RunFolder, saved_form
+from grue.training.split_play import SplitPlay, told_rows
+from grue.training.splits import SplitRow, best_step, read_split_rows
 from grue.training.stop import Stop
 
+LEAST_IN_A_ROW = 10.0
+"""Seconds between two checkpoints in the middle of a row; most rows are shorter."""
 Trained = tuple[Environment, Agent, AgentState, RunParameters, int]
 
 
@@ -69,6 +74,8 @@ class Interrupted(KeyboardInterrupt):
 class RunResult(Curves):
     folder: Path | None
     _held: Trained | None = field(default=None, repr=False)
+    splits: tuple[SplitRow, ...] = ()
+    """The rows of ``splits.jsonl``; none after training on one game."""
 
     @property
     def trained(self) -> Trained:
@@ -102,6 +109,9 @@ class Trainer:
         self.created: set[str] = set()
         """Runs whose folders are of this process."""
         self.rows: list[list[MetricsRow]] = [[] for _ in self.members]
+        self.splits: SplitPlay | None = None
+        """Only with a folder of games."""
+        self.split_rows: list[list[SplitRow]] = [[] for _ in self.members]
 
     def check_rows(self) -> None:
         """Reads the rows of metrics; changes nothing."""
@@ -119,15 +129,18 @@ class Trainer:
 
     def train(self) -> dict[str, RunResult]:
         if self.group.step == self.config.steps:
+            results = self._finished()
             for name in self.group.names:
                 self.progress.say(f"{name} is finished: {self.config.steps} steps")
-            return self._finished()
+            return results
         if self.stop.asked:
             raise Interrupted(self.group.step, self.config.steps)
         with ExitStack() as stack:
             try:
                 read = self._read_folders(stack)
                 built = build(*self._program)
+                if built.env.command_sets is not None:
+                    self.splits = SplitPlay(self.config, self.group.heads, self.group.explorers)
                 start = self._load(built, read)
                 # From here on folders are changed.
                 self._begin_folders(read, stack)
@@ -147,7 +160,7 @@ class Trainer:
     def _loop(self, built: Built, run: Run, sums: Sums | None) -> Run:
         """Trains row after row; ``sums`` are those of a row that has begun already."""
         config, step, every = self.config, self.group.step, self.config.metrics_every
-        saved_at, pause = time.monotonic(), self.checkpoint_seconds
+        self.saved_at, self.pause = time.monotonic(), self.checkpoint_seconds
         none, pieces = built.program.no_sums(run), Pieces(config)
         self.progress.begin(self.group.names, step, config.steps)
         while step < config.steps:
@@ -155,20 +168,31 @@ class Trainer:
             sums = none if sums is None else sums
             while step < end:
                 run, sums, step = self._piece(built, pieces, run, sums, step)
-                if self.stop.asked and step < end:
-                    self._save(step, run, sums)
+                if step < end and (self.stop.asked or self._is_due(LEAST_IN_A_ROW)):
+                    self._save_now(step, run, sums)
+                if step < end and self.stop.asked:
                     raise Interrupted(step, config.steps)
             self._add_rows(step, jax.device_get(sums))
+            if self.splits is not None and step % config.valid_every == 0:
+                self._play_splits(step, run)
             if self.keep_every and step % self.keep_every == 0:
-                self._save(step, run, keep=True)
-            sums, over, begun = None, step == config.steps, time.monotonic()
-            if over or self.stop.asked or begun - saved_at >= pause:
-                self._save(step, run)
-                saved_at = time.monotonic()
-                pause = _pause(self.checkpoint_seconds, saved_at - begun)
+                self._keep(step, run, KEPT, range(len(self.folders)))
+            sums, over = None, step == config.steps
+            if over or self.stop.asked or self._is_due():
+                self._save_now(step, run)
             if self.stop.asked and not over:
                 raise Interrupted(step, config.steps)
         return run
+
+    def _is_due(self, least: float = 0.0) -> bool:
+        """Whether the last checkpoint is old enough for the next one."""
+        return time.monotonic() - self.saved_at >= max(self.pause, least)
+
+    def _save_now(self, step: int, run: Run, sums: Sums | None = None) -> None:
+        begun = time.monotonic()
+        self._save(step, run, sums)
+        self.saved_at = time.monotonic()
+        self.pause = _pause(self.checkpoint_seconds, self.saved_at - begun)
 
     def _piece(
         self, built: Built, pieces: Pieces, run: Run, sums: Sums, step: int
@@ -229,26 +253,54 @@ class Trainer:
                     self.folders[number].write(row)
         self.progress.update(step, [rows[-1] for rows in self.rows])
 
-    def _save(self, step: int, run: Run, sums: Sums | None = None, keep: bool = False) -> None:
+    def _play_splits(self, step: int, run: Run) -> None:
+        """Plays the games of each split with every run; keeps those that were never better."""
+        assert self.splits is not None
+        better = []
+        for number, member in enumerate(self.members):
+            own = self._of_run(number, lighter((run.agent, run.parameters)))
+            rows = self.splits.play(step, member.config.seeds[0], *own)
+            self.split_rows[number] += rows
+            if self.folders:
+                with _told(self.folders[number].path):
+                    for row in rows:
+                        self.folders[number].write_split(row)
+            if best_step(self.split_rows[number]) == step:
+                better.append(number)
+            self.progress.say(told_rows(member.name, rows))
+        self._keep(step, run, BEST, better)
+
+    def _save(self, step: int, run: Run, sums: Sums | None = None) -> None:
         """Writes a checkpoint of every run. Old ones are deleted only after that.
 
-        ``sums`` are those of a row that has begun. With ``keep``, writes what is kept for looking
-        back instead.
+        ``sums`` are those of a row that has begun.
         """
         if not self.folders:
             return
         whole = run if sums is None else PartOfRow(*run, sums)
         tree = jax.device_get(checkpoint.without_keys(whole))
-        notes = {
+        for number, folder in enumerate(self.folders):
+            with _told(folder.path):
+                folder.save(step, self._of_run(number, tree), self._notes)
+        for folder in self.folders:
+            folder.prune()
+
+    def _keep(self, step: int, run: Run, place: str, numbers: Iterable[int]) -> None:
+        """Writes what some runs have learned. Replay memories, which are large, are left empty."""
+        empty = with_replay(run, lambda leaf: np.zeros(leaf.shape, leaf.dtype))
+        for number in numbers if self.folders else ():
+            with _told(self.folders[number].path):
+                tree = checkpoint.without_keys(self._of_run(number, empty))
+                self.folders[number].keep(step, jax.device_get(tree), self._notes, place)
+
+    @property
+    def _notes(self) -> dict[str, Any]:
+        """For the header of a checkpoint."""
+        return {
             "heads": self.group.heads,
             "explorers": explorer_notes(self.group.explorers),
             "together": self.group.names,
         }
-        for number, folder in enumerate(self.folders):
-            with _told(folder.path):
-                (folder.keep if keep else folder.save)(step, self._of_run(number, tree), notes)
-        for folder in self.folders:
-            folder.prune()
 
     def _read_folders(self, stack: ExitStack) -> list[RunFolder | None]:
         """Locks and reads the folders; None for those that do not exist yet."""
@@ -286,6 +338,7 @@ class Trainer:
                     _note_resumed(member, step, about)
             self.folders.append(folder)
             self.rows[number] = folder.rows
+            self.split_rows[number] = list(folder.split_rows)
 
     def _remove_blank(self) -> None:
         """Deletes new folders that have no row yet, so that the command can be repeated."""
@@ -300,7 +353,10 @@ class Trainer:
             run = runs.read_run(member.folder)
             steps = run.metrics["step"].tolist()
             runs.check_rows(member.folder, run.config, steps, self.config.steps)
-            found[member.name] = RunResult(run.config, run.seed, run.metrics, member.folder)
+            rows = tuple(read_split_rows(member.folder, run.config))
+            found[member.name] = RunResult(
+                *(run.config, run.seed, run.metrics, member.folder), splits=rows
+            )
         return found
 
     def _results(self, built: Built, run: Run) -> dict[str, RunResult]:
@@ -312,7 +368,8 @@ class Trainer:
                 held = (built.env, built.agent, own.agent, own.parameters, self.config.steps)
             table = metrics.columns(self.rows[number], member.config)
             found[member.name] = RunResult(
-                member.config, member.config.seeds[0], table, member.folder, held
+                *(member.config, member.config.seeds[0], table, member.folder, held),
+                splits=tuple(self.split_rows[number]),
             )
         return found
 
@@ -320,7 +377,7 @@ class Trainer:
 def _check_unchanged(member: Member) -> None:
     """Re-validates under the lock."""
     assert member.folder is not None
-    runs.check_same(member.folder, member.config, game_of(member.config).digest)
+    runs.check_same(member.folder, member.config, games_digest(member.config))
     if checkpoint.saved_steps(member.folder / runs.CHECKPOINT) != list(member.saved):
         raise BusyError(
             f"another process has trained in {member.folder} meanwhile; give the command again"

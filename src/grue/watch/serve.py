@@ -30,7 +30,8 @@ def make_server(subjects: Sequence[Subject], token: str | None) -> Server:
     from grue.watch.room import WatchRoom
     from grue.watch.server import make_app
 
-    quiet = {"log_level": "error", "lifespan": "off", "server_header": False}
+    # The application tells its own errors.
+    quiet = {"log_level": "critical", "lifespan": "off", "server_header": False}
     app = make_app(WatchRoom(subjects), token)
     return Server(Config(app, timeout_graceful_shutdown=1, **quiet))  # type: ignore[arg-type]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
+import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -87,10 +88,16 @@ def _guarded(guard: TokenGuard, answer: Callable[[Request], Awaitable[Response]]
             response = _error(400, str(error))
         except OSError as error:
             response = _error(500, f"{error.filename or 'a file'}: {error.strerror}")
+        except asyncio.CancelledError:
+            # uvicorn gives up waiting for this answer when it is told to end.
+            response = _error(503, "the server is being stopped")
         except Exception as error:
-            if not is_out_of_memory(error):
-                raise
-            response = _error(500, "there is not enough memory for this")
+            if is_out_of_memory(error):
+                response = _error(500, "there is not enough memory for this")
+            else:
+                traceback.print_exc()
+                told = f"{type(error).__name__}: {error}"
+                response = _error(500, f"the server failed ({told}); its terminal tells more")
         response.headers.update(HEADERS)
         return response
 

@@ -18,7 +18,8 @@ from grue.agents.agent import Episode
 from grue.engine.step import Step
 from grue.errors import UsageError
 from grue.games.logic import Facts
-from grue.training.player import Player, episode_key, parameters_at, programs
+from grue.training.player import Player, programs
+from grue.training.playing import episode_key, parameters_at
 from grue.watch.stage import StageView
 
 KEPT_STATES = 400

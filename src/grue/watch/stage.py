@@ -17,7 +17,7 @@ from grue.engine.step import Step
 from grue.errors import UsageError
 from grue.games.game import Game
 from grue.games.playable import Playable
-from grue.training.player import begin, episode_key
+from grue.training.playing import begin, episode_key
 from grue.watch.world import WatchedWorld
 
 LONGEST_COMMAND = 200

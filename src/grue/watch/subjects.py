@@ -8,11 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from grue.agents.replay import EpisodicReplay
+from grue.agents.replay import lighter
 from grue.engine.compiled import CompiledEnv
 from grue.engine.hosted_story import host
 from grue.errors import GrueError, UsageError
@@ -33,6 +31,7 @@ from grue.training.runs import (
     run_folders,
     stored_steps,
 )
+from grue.training.sets import is_set
 from grue.watch.session import Mind
 from grue.watch.stage import StageView
 
@@ -82,6 +81,11 @@ class RunSubject:
     @cached_property
     def stage(self) -> StageView:
         config = self.config
+        if is_set(config):
+            raise UsageError(
+                f"{self.name} was trained on a folder of games, and the page shows one game; "
+                "grue eval --transcript prints its episodes"
+            )
         compiled = config.game.endswith(SUFFIX)
         game = None if compiled else load(config.game, config.story, config.commands)
         return StageView(game_of(config), game)
@@ -173,18 +177,6 @@ def find_subjects(
         else:
             found.append(GameSubject(len(found), load(text, story, commands)))
     return found
-
-
-def lighter(state: Any) -> Any:
-    """An agent's state without its replay memory, which is large and not needed to play."""
-
-    def is_replay(node: Any) -> bool:
-        return isinstance(node, EpisodicReplay)
-
-    def emptied(node: Any) -> Any:
-        return jax.tree.map(lambda leaf: jnp.zeros((0,), leaf.dtype), node)
-
-    return jax.tree.map(lambda n: emptied(n) if is_replay(n) else n, state, is_leaf=is_replay)
 
 
 def _stamp(path: Path) -> Any:

@@ -26,6 +26,7 @@ from grue.engine.compiler.pieces import TextTable
 from grue.engine.compiler.sentences import Reading, Sentences, Told
 from grue.engine.compiler.text import Texts, Words, objective
 from grue.errors import CannotCompileError
+from grue.games.compiled_tables import check
 from grue.games.game import Fact, Game
 from grue.games.gamefile import FORMAT, CompiledGame
 from grue.games.logic import ground
@@ -108,6 +109,10 @@ def compile_game(game: Game, near: bool = True) -> CompiledGame:
     }
     if sentences.near:
         header["near"] = sentences.near
+    try:
+        check(header, arrays)
+    except ValueError as error:
+        raise CannotCompileError(f"its tables came out wrong: {error}") from None
     return CompiledGame(header, arrays)
 
 

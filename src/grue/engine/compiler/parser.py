@@ -231,7 +231,8 @@ class _Reading:
             read = self._read(line)
             if not isinstance(read, tuple):
                 return read
-            best = max(best, read)
+            # Of lines that came as far, the last one's pattern is told.
+            best = read if read[0] >= best[0] else best
         return best[1]
 
     def _read(self, line: tuple[str, ...]) -> Sentence | Question | tuple[int, str]:

@@ -46,6 +46,7 @@ class TextTable:
         """The number of a frame."""
         merged = tuple(_merge(self._with_empty_lists(frame)))
         _check_boundaries(merged)
+        self._check_lists(merged)
         for piece in merged:
             self.guards.setdefault(piece.guard, len(self.guards))
         return self.frames.setdefault(merged, len(self.frames))
@@ -61,6 +62,18 @@ class TextTable:
             if isinstance(piece, Listing):
                 empty = self.descriptions.count(piece.holder, lambda n: n == 0)
                 yield Words("nothing", self.descriptions.both(piece.guard, empty))
+
+    def _check_lists(self, frame: Frame) -> None:
+        """The engine prints a thing once in a text."""
+        lists = [piece for piece in frame if isinstance(piece, Listing)]
+        for one, other in itertools.combinations(lists, 2):
+            if one.holder == other.holder:
+                some = self.descriptions.count(one.holder, lambda n: n > 0)
+                both = self.descriptions.both(one.guard, other.guard)
+                if self.descriptions.both(both, some).allowed:
+                    known = one.holder in self.model.places
+                    name = self.model.name(one.holder) if known else one.holder
+                    raise CannotCompileError(f"a text lists the things of {name!r} twice")
 
     def add_endings(self, score_texts: list[str], endings: tuple[str, ...]) -> None:
         """What may follow a frame: points for 1, 2, 3 … and how the game ended."""

@@ -82,15 +82,28 @@ class Sentences:
     def readings(self, commands: Iterable[str]) -> list[Reading | None]:
         """How each command is understood; None if it is itself wherever its things are."""
         drafts = [self._draft(command) for command in commands]
-        asked = {
-            understood.weighed: None
-            for draft in drafts
-            if draft is not None
-            for understood in draft.found
-            if isinstance(understood, Question)
-        }
-        self.model.questions = list(asked)
-        return [None if draft is None else self._reading(draft) for draft in drafts]
+        while True:
+            asked = {
+                understood.weighed: None
+                for draft in drafts
+                if draft is not None
+                for understood in draft.found
+                if isinstance(understood, Question)
+            }
+            self.model.questions = list(asked)
+            weighed = [None if draft is None else self._weighed(draft) for draft in drafts]
+            replaced = {
+                number: self._in_sight(draft.command, draft.own, why)
+                for number, (draft, why) in enumerate(zip(drafts, weighed, strict=True))
+                if draft is not None and isinstance(why, str)
+            }
+            if not replaced:
+                return [
+                    None if one is None or isinstance(one, str) else self._reading(*one)
+                    for one in weighed
+                ]
+            # With other drafts there are other questions.
+            drafts = [replaced.get(number, draft) for number, draft in enumerate(drafts)]
 
     def _draft(self, command: str) -> _Draft | None:
         actions = self.model.actions[command]
@@ -119,26 +132,31 @@ class Sentences:
         except _NotExactError as error:
             raise CannotCompileError(str(error)) from None
 
-    def _reading(self, draft: _Draft) -> Reading:
+    def _weighed(self, draft: _Draft) -> tuple[tuple[Variable, ...], list[Understood]] | str:
+        """What a reading depends on and what it is, questions included; or why it is not exact."""
         found, asked = draft.found, ()
-        if draft.doubts:
-            # The story's parser remembers, after a question, what it weighed last.
-            variable = self._asked(draft.command)
-            later = [self._again(draft, weighed) for weighed in self.model.in_mind(variable)[1:]]
-            if any(other != found for other in later):
-                asked = (variable,)
-                found = [*found, *itertools.chain(*later)]
-        orders = self._orders(found)
-        variables = (*asked, *draft.variables, *orders)
-        limit = MOST_SITUATIONS * (MORE_IN_SIGHT if draft.only_seen else 1)
         try:
+            if draft.doubts:
+                # The story's parser remembers, after a question, what it weighed last.
+                variable = self._asked(draft.command)
+                others = self.model.in_mind(variable)[1:]
+                later = [self._again(draft, weighed) for weighed in others]
+                if any(other != found for other in later):
+                    asked = (variable,)
+                    found = [*found, *itertools.chain(*later)]
+            variables = (*asked, *draft.variables, *self._orders(found))
+            limit = MOST_SITUATIONS * (MORE_IN_SIGHT if draft.only_seen else 1)
             self._check_size(draft.command, variables, limit)
         except _NotExactError as error:
             if draft.only_seen:
                 raise CannotCompileError(str(error)) from None
-            return self._reading(self._in_sight(draft.command, draft.own, str(error)))
+            return str(error)
+        return variables, found
+
+    def _reading(self, variables: tuple[Variable, ...], found: list[Understood]) -> Reading:
         for variable in variables:
             self.model.use(variable)
+        orders = self._orders(found)
         told = (s for one in found for s in self._in_order(one, orders))
         return Reading(variables, tuple(told))
 

@@ -73,12 +73,13 @@ export class Branches {
       rows.push(make("tr", null, make("td", null, depth),
         ...this.cells(mine[depth]), ...this.cells(theirs[depth])));
     }
-    const head = (number) => make("th", { colspan: 3 }, `branch ${letter(number)}`);
+    const head = (number) => [make("th", null, `branch ${letter(number)}`),
+      make("th", null, "score"), make("th", { title: "the largest Q of a candidate" }, "value")];
     return make("div", { class: "comparison" },
       make("h3", null, `${letter(current)} and ${letter(this.other)} share ${count(fork, "step")}`),
       make("div", { class: "scroll" }, make("table", null,
-        make("thead", null, make("tr", null, make("th", null, "step"), head(current),
-          head(this.other))), make("tbody", null, rows))));
+        make("thead", null, make("tr", null, make("th", null, "step"), ...head(current),
+          ...head(this.other))), make("tbody", null, rows))));
   }
 
   cells(id) {

@@ -27,6 +27,11 @@ export class Episode extends EventTarget {
     this.cursor = 0;
     this.thoughts = new Map();
     this.brief = new Map();
+    this.version = (this.version ?? 0) + 1; // Counts what becomes known of values and heads.
+  }
+
+  get mindsKey() {
+    return [this.mind, this.other].map((mind) => (mind ? mindKey(mind) : "")).join(" ");
   }
 
   get now() {
@@ -50,6 +55,7 @@ export class Episode extends EventTarget {
     this.chance = { seed: told.seed, episode: told.episode, epsilon: told.epsilon };
     const agent = subject.kind === "run" && (!this.source.live || subject.checkpoints?.length);
     this.mind = agent ? { run: subject.number, step: null } : null;
+    this.learnedAt = subject.checkpoints?.at(-1); // The step of its latest thoughts.
     this.other = null;
     for (const moment of told.moments) this.add(moment);
     this.line = this.moments.map((moment) => moment.id);
@@ -162,7 +168,10 @@ export class Episode extends EventTarget {
     const held = thoughts.candidates.map((n) => thoughts.values[n]).filter((v) => v !== null);
     const value = held.length ? held.reduce((a, b) => Math.max(a, b)) : null;
     this.table(this.thoughts, mind).set(id, thoughts);
-    this.table(this.brief, mind).set(id, { value, head: thoughts.head });
+    const brief = this.table(this.brief, mind);
+    if (brief.has(id)) return;
+    brief.set(id, { value, head: thoughts.head });
+    this.version += 1;
   }
 
   table(tables, mind) {
@@ -181,6 +190,17 @@ export class Episode extends EventTarget {
 
   /** Gets what the agents on show think now, then their values over the line. */
   async think() {
+    try {
+      await this.thinkHere();
+      await this.thinkAlong();
+    } catch (error) {
+      if (!(error instanceof Refused)) throw error;
+      this.refusal = error.message; // A checkpoint may be gone by now.
+      this.changed("refused");
+    }
+  }
+
+  async thinkHere() {
     const at = this.now.id;
     for (const mind of [this.mind, this.other]) {
       if (!mind || this.now.over || this.thoughtsOf(mind, at)) continue;
@@ -188,24 +208,41 @@ export class Episode extends EventTarget {
       this.keepThoughts(mind, at, told.thoughts[at]);
       this.changed("thoughts");
     }
-    await this.thinkAlong();
+  }
+
+  /** The run has learned more: what its latest agent thought is out of date. */
+  async thinkAgain() {
+    const latest = mindKey({ run: this.subject.number, step: null });
+    this.thoughts.delete(latest);
+    this.brief.delete(latest);
+    this.version += 1;
+    this.changed("thoughts");
+    await this.think();
   }
 
   async thinkAlong() {
-    if (this.along || !this.source.live) return;
+    // A long line is searched again only when there is something new.
+    const all = () => [this.version, this.mindsKey, this.line.length, this.line.at(-1)].join(" ");
+    if (this.along || !this.source.live || this.allKnown === all()) return;
     this.along = true;
+    this.changed("along");
     try {
       for (;;) {
         const mind = [this.mind, this.other].find((m) => m && this.unknown(m).length);
-        if (!mind) return;
+        if (!mind) {
+          this.allKnown = all();
+          return;
+        }
         const moments = this.unknown(mind).slice(0, 100);
         const told = await this.ask("thoughts", { moments, brief: true, ...this.asMind(mind) });
         const table = this.table(this.brief, mind);
         for (const id of moments) table.set(id, told.thoughts[id]);
+        this.version += 1;
         this.changed("thoughts");
       }
     } finally {
       this.along = false;
+      this.changed("along");
     }
   }
 

@@ -99,25 +99,28 @@ function showTab() {
 
 const show = eachFrame(() => {
   if (!episode.now) return;
+  // The timeline and the transcript ask where things lie: before and after all changes.
+  timeline.update();
   showFacts();
   showWorld();
-  transcript.update();
   mind.update();
   transport.update();
-  timeline.update();
   if (tab === "branches") branches.update(get("panel"));
+  transcript.update();
 });
 
 const showThoughts = eachFrame(() => {
   if (!episode.now) return;
-  mind.update();
   timeline.update();
+  mind.update();
   if (tab === "branches") branches.update(get("panel"));
 });
 
 episode.addEventListener("change", ({ detail }) => {
   if (detail === "thoughts") return showThoughts();
   if (detail === "busy") return document.body.classList.toggle("busy", episode.busy);
+  if (detail === "refused") return get("said").replaceChildren(episode.refusal);
+  if (detail === "along") return get("plots").setAttribute("aria-busy", String(episode.along));
   if (detail === "episode") beginPage();
   return show();
 });
@@ -222,13 +225,18 @@ async function followRuns() {
     if (document.visibilityState !== "visible") continue;
     await refreshSubjects().catch(() => {});
     const same = subjects.find((each) => each.number === episode.subject?.number);
-    if (!same) continue;
+    if (!same?.checkpoints?.length) continue;
     episode.subject = same;
-    if (!episode.mind && same.checkpoints?.length) {
+    get("described").textContent = describe(same);
+    const isNew = same.checkpoints.at(-1) !== episode.learnedAt;
+    episode.learnedAt = same.checkpoints.at(-1);
+    if (!episode.mind) {
       await episode.setMind({ run: same.number, step: null });
       showSetup();
       showTab();
       show();
+    } else if (isNew) {
+      await episode.thinkAgain();
     }
   }
 }

@@ -4,6 +4,14 @@ import { button, count, get, make } from "grue/dom";
 import { GameMap } from "grue/map";
 
 const SHOWN = 12;
+const MOST_ROOMS = 3;
+
+/** A share in percent. Some are never none, and not all are never all. */
+export function percent(number, of) {
+  const share = Math.round((100 * number) / of);
+  if (share === 0 && number > 0) return "<1%";
+  return share === 100 && number < of ? ">99%" : `${share}%`;
+}
 
 export class ManyEpisodes {
   constructor(episode, say) {
@@ -77,7 +85,7 @@ export class ManyEpisodes {
     if (!told) return [make("p", { class: "soft" }, "Plays the agent many times and counts: how often " +
       "each room is visited, where subtasks are done, where episodes end, and which commands never work.")];
     const { stage } = this.episode;
-    const share = (number) => `${Math.round((100 * number) / told.episodes)}%`;
+    const share = (number) => percent(number, told.episodes);
     const ends = Object.entries(told.ends).filter(([, number]) => number)
       .map(([name, number]) => `${share(number)} ${name === "limit" ? "reach the limit" : name}`);
     const parts = [make("p", null, make("strong", null, count(told.episodes, "episode")), `: `,
@@ -98,7 +106,7 @@ export class ManyEpisodes {
       const lines = [[`visited in ${share(told.rooms.episodes[room])}`, "soft"]];
       const done = told.rooms.subtasks[room].reduce((a, b) => a + b, 0);
       const [won, lost, limit] = told.rooms.ends[room];
-      if (done) lines.push([`${done.toLocaleString("en")} subtasks done`, "gain"]);
+      if (done) lines.push([`${count(done, "subtask")} done`, "gain"]);
       if (won + lost + limit) {
         lines.push([`${share(won + lost + limit)} end here` + (won ? `, ${share(won)} win` : ""),
           lost + limit > won ? "loss" : "gain"]);
@@ -112,9 +120,20 @@ export class ManyEpisodes {
 
   subtasks(told, stage, share) {
     const rows = stage.subtasks.map((name, number) => make("tr", null,
-      make("td", null, name), make("td", { class: "number" }, share(told.subtasks[number]))));
+      make("td", null, name), make("td", { class: "soft where" }, this.where(told, stage, number)),
+      make("td", { class: "number" }, share(told.subtasks[number]))));
     return make("div", null, make("h3", null, "Subtasks done"),
-      make("table", null, make("tbody", null, rows)));
+      make("table", { id: "many-subtasks" }, make("tbody", null, rows)));
+  }
+
+  /** The rooms in which a subtask is done, those with most first. */
+  where(told, stage, subtask) {
+    if (!told.rooms || !stage.map) return "";
+    const found = told.rooms.subtasks.map((done, room) => [done[subtask], stage.map.rooms[room].name])
+      .filter(([done]) => done).sort(([a], [b]) => b - a);
+    const names = found.slice(0, MOST_ROOMS).map(([done, name]) => (found.length === 1 ? name :
+      `${name} ${percent(done, told.subtasks[subtask])}`));
+    return names.join(", ") + (found.length > MOST_ROOMS ? ", …" : "");
   }
 
   commands(told) {

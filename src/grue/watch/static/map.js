@@ -104,7 +104,7 @@ export class GameMap {
     group.append(draw("rect", { ...frame, class: "ground" }));
     if (heat) {
       const fill = draw("rect", { ...frame, class: "heat" });
-      fill.style.opacity = 0.06 + 0.74 * heat.share[room.number];
+      fill.style.opacity = 0.04 + 0.36 * heat.share[room.number];
       group.append(fill);
     }
     group.append(

@@ -44,7 +44,7 @@ export class MindTable {
       this.summary(stage, now, mine, rows),
       theirs ? make("p", { class: "rival" }, "the other chooses ",
         make("strong", { id: "other-choice" }, stage.commands[theirs.action]),
-        `, head ${theirs.head}`) : "",
+        `, head ${theirs.head + 1}`) : "",
       this.controls(stage),
       this.table(stage, shown.slice(0, most), mine, theirs),
       shown.length > SHOWN ? button(this.whole ? "fewer" : `all ${shown.length}`, "", () => {
@@ -89,7 +89,7 @@ export class MindTable {
     if (!mine) return make("p", { class: "soft" }, "Thinking …");
     const heads = this.episode.subject.heads ?? 1;
     const chips = Array.from({ length: heads }, (_, head) =>
-      make("span", { class: `head h${head % 8} ${head === mine.head ? "on" : ""}` }, head));
+      make("span", { class: `head h${head % 8} ${head === mine.head ? "on" : ""}` }, head + 1));
     const chosen = stage.commands[mine.action];
     const wrong = rows.filter((row) => row.wrong).length;
     return make("div", { class: "summary" },
@@ -148,7 +148,7 @@ export class MindTable {
         judges ? make("td", { class: "estimate" }, fixed(row.estimate)) : null,
         stage.knowsAdmissible ? make("td", { class: "truth" }, row.truth ? "✓" : "") : null,
         other ? bar(row.theirs) : null,
-        other && judges ? make("td", { class: "estimate" }, fixed(row.theirEstimate)) : null);
+        other && judges ? make("td", { class: "estimate second" }, fixed(row.theirEstimate)) : null);
     });
     const head = names.map((name) => make("th", { title: titles[name], scope: "col",
       class: name === "command" ? "" : "number" }, name));

@@ -7,8 +7,8 @@ function colour(name) {
 }
 
 /** A canvas as wide as its place, sharp on every screen. */
-function prepared(canvas, height) {
-  const wide = canvas.clientWidth || canvas.parentElement?.clientWidth || 600;
+function prepared(canvas, height,
+  wide = canvas.clientWidth || canvas.parentElement?.clientWidth || 600) {
   const scale = window.devicePixelRatio || 1;
   canvas.width = Math.round(wide * scale);
   canvas.height = Math.round(height * scale);
@@ -32,6 +32,11 @@ function bounds(series) {
   }
   if (low > high) return [0, 1];
   return low === high ? [low - 0.5, high + 0.5] : [low, high];
+}
+
+/** With one digit, and without the sign of a zero. */
+function tenths(value) {
+  return (Math.round(value * 10) / 10 + 0).toFixed(1);
 }
 
 /** A line through values; where there are many, the range in each pixel. */
@@ -81,6 +86,8 @@ export class Timeline {
     this.canvas = make("canvas", { "aria-hidden": "true", class: "timeline" });
     this.legend = make("p", { class: "legend" });
     this.compared = null;
+    this.still = make("canvas");
+    this.drawn = null;
     box.replaceChildren(this.legend, this.canvas);
     const goTo = (event) => {
       const place = (event.offsetX - 40) / Math.max(1, this.canvas.clientWidth - 52);
@@ -94,13 +101,32 @@ export class Timeline {
   }
 
   values(mind, line) {
-    return line.map((id) => this.episode.briefOf(mind, id)?.value ?? null);
+    const brief = this.episode.table(this.episode.brief, mind);
+    return line.map((id) => brief.get(id)?.value ?? null);
   }
 
+  /** All but the cursor is drawn once, and again only when something of it has changed. */
   update() {
+    const { line, cursor } = this.episode;
+    const wide = this.canvas.clientWidth || this.canvas.parentElement?.clientWidth || 600;
+    const key = [line.length, line.at(-1), this.episode.version, this.episode.mindsKey,
+      this.compared, wide, window.devicePixelRatio, colour("--ink")].join(" ");
+    if (key !== this.drawn) {
+      this.still.style.width = `${wide}px`;
+      this.draw(...prepared(this.still, 96, wide));
+      this.legend.replaceChildren(...this.keys());
+      this.drawn = key;
+    }
+    const [pen] = prepared(this.canvas, 96, wide);
+    pen.drawImage(this.still, 0, 0, wide, 96);
+    pen.fillStyle = colour("--ink");
+    const last = Math.max(1, line.length - 1);
+    pen.fillRect(39 + (cursor / last) * (wide - 52), 0, 2, 96);
+  }
+
+  draw(pen, wide) {
     const { episode } = this;
-    const { line, cursor } = episode;
-    const [pen, wide] = prepared(this.canvas, 96);
+    const { line } = episode;
     const last = Math.max(1, line.length - 1);
     const x = (at) => 40 + (at / last) * (wide - 52);
     const mine = episode.mind ? this.values(episode.mind, line) : [];
@@ -111,17 +137,14 @@ export class Timeline {
     const y = (value) => 8 + (1 - (value - low) / (high - low)) * 54;
     pen.fillStyle = colour("--soft");
     if (episode.mind) {
-      pen.fillText(high.toFixed(1), 4, 14);
-      pen.fillText(low.toFixed(1), 4, 64);
+      pen.fillText(tenths(high), 4, 14);
+      pen.fillText(tenths(low), 4, 64);
       stroke(pen, rival, x, y, { colour: colour("--branch"), dash: [4, 3] });
       stroke(pen, theirs, x, y, { colour: colour("--other") });
       stroke(pen, mine, x, y, { colour: colour("--accent") });
       this.heads(pen, line, x, wide);
     }
     this.events(pen, line, x);
-    pen.fillStyle = colour("--ink");
-    pen.fillRect(x(cursor) - 1, 0, 2, 96);
-    this.legend.replaceChildren(...this.keys());
   }
 
   keys() {
@@ -136,22 +159,25 @@ export class Timeline {
 
   heads(pen, line, x, wide) {
     const step = Math.max(1, (wide - 52) / Math.max(1, line.length - 1));
+    const brief = this.episode.table(this.episode.brief, this.episode.mind);
+    const colours = [0, 1, 2, 3, 4, 5, 6, 7].map((head) => colour(`--h${head}`));
     let painted = -1;
     line.forEach((id, at) => {
-      const head = this.episode.briefOf(this.episode.mind, id)?.head;
+      const head = brief.get(id)?.head;
       const left = Math.max(40, Math.floor(x(at) - step / 2));
       if (head === undefined || left === painted) return;
       painted = left;
-      pen.fillStyle = colour(`--h${head % 8}`);
+      pen.fillStyle = colours[head % 8];
       pen.fillRect(left, 72, Math.min(Math.ceil(step), wide - 12 - left), 9);
     });
   }
 
   events(pen, line, x) {
+    const [gain, loss] = [colour("--gain"), colour("--loss")];
     for (let at = 0; at < line.length; at += 1) {
-      const moment = this.episode.moments[line[at]];
-      if (!moment.reward) continue;
-      pen.fillStyle = colour(moment.reward > 0 ? "--gain" : "--loss");
+      const { reward } = this.episode.moments[line[at]];
+      if (!reward) continue;
+      pen.fillStyle = reward > 0 ? gain : loss;
       pen.beginPath();
       pen.arc(x(at), 89, 3.5, 0, 7);
       pen.fill();

@@ -2,7 +2,7 @@
 
 import { get, make } from "grue/dom";
 
-const WINDOW = 120; // Entries beside the current one that are on the page at first.
+const WINDOW = 40; // Entries beside the current one that are on the page at first.
 const WHO = { agent: "agent", forced: "forced look", you: "you" };
 
 function isOwn(moment) {
@@ -57,7 +57,7 @@ export class Transcript {
   begin() {
     const { commands, free } = this.episode.stage;
     get("commands").replaceChildren(...commands.map((command) => make("option", { value: command })));
-    this.input.placeholder = free ? "type a command" : `type one of ${commands.length} commands`;
+    this.input.placeholder = free ? "type a command" : `one of ${commands.length} commands`;
     this.shown = { line: [], first: 0, last: 0 };
     this.box.replaceChildren();
   }
@@ -139,7 +139,8 @@ export class Transcript {
   mark() {
     const { box, shown } = this;
     const place = this.episode.cursor - shown.first;
-    for (const [number, entry] of [...box.children].entries()) {
+    let number = 0;
+    for (let entry = box.firstChild; entry; entry = entry.nextSibling, number += 1) {
       entry.classList.toggle("now", number === place);
       entry.classList.toggle("later", number > place);
     }
@@ -149,7 +150,13 @@ export class Transcript {
     const top = now.offsetTop;
     const below = top + now.offsetHeight - box.clientHeight;
     if (top < box.scrollTop || below + 12 > box.scrollTop) {
-      box.scrollTop = Math.min(top - 8, Math.max(below + 12, top - box.clientHeight * 0.6));
+      const wanted = Math.min(top, Math.max(below + 12, top - box.clientHeight * 0.6));
+      // An entry begins at the upper edge, so that no line is cut there.
+      let first = now;
+      while (first.previousSibling && first.previousSibling.offsetTop >= wanted) {
+        first = first.previousSibling;
+      }
+      box.scrollTop = first.offsetTop;
     }
   }
 

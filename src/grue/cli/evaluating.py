@@ -1,0 +1,115 @@
+"""The command that plays with trained agents: eval."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from grue.cli.entry import replace_unreadable
+from grue.cli.options import AsJson, CoresPerGroup, RayAddress, print_table
+from grue.cli.training import check_for_ray
+from grue.errors import GrueError, NoCheckpointError, UsageError
+
+if TYPE_CHECKING:
+    from grue.training.evaluate_runs import Played
+
+
+def eval_(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="A run folder, or one that holds some.")
+    ],
+    episodes: Annotated[int, typer.Option(min=1, help="Episodes at the final ε.")] = 100,
+    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Seed of the play.")] = 0,
+    transcript: Annotated[
+        bool, typer.Option("--transcript", help="Show the greedy episode of each run.")
+    ] = False,
+    as_json: AsJson = False,
+    greedy: Annotated[
+        bool, typer.Option("--greedy/--both", help="Only the greedy play, or that at the ε too.")
+    ] = False,
+    games: Annotated[
+        Path | None,
+        typer.Option("--games", metavar="FOLDER", help="Play every game of this folder instead."),
+    ] = None,
+    best: Annotated[
+        bool, typer.Option("--best", help="The agent that was best on the validation games.")
+    ] = False,
+    ray: RayAddress = None,
+    cores_per_group: CoresPerGroup = None,
+) -> None:
+    """Play with trained agents: greedily, and with the ε that training ended on."""
+    from rich.console import Console
+
+    from grue.training.evaluate_runs import HowToPlay, evaluate_runs
+
+    if ray is not None:
+        check_for_ray(ray, {"--games": games, "--best": best})
+        asked = {"episodes": episodes, "seed": seed, "greedy": greedy, "transcript": transcript}
+        _eval_on_ray(folder, ray, cores_per_group, asked, as_json)
+        return
+
+    how = HowToPlay(episodes, seed, greedy, best, games, transcript)
+    with Console(stderr=True).status("Playing"):
+        found = list(evaluate_runs(folder, how))
+    played = [one for one in found if not isinstance(one, GrueError)]
+    failed = [one for one in found if isinstance(one, GrueError)]
+    for error in failed if played else ():
+        print(f"grue: left out: {error}", file=sys.stderr)
+    for note in (note for run in played for note in run.notes):
+        print(note, file=sys.stderr)
+    if as_json and played:
+        print(json.dumps([run.to_json(transcript) for run in played], indent=2))
+    elif played:
+        _show(played, transcript)
+    # A run that has only begun is no failure.
+    broken = [one for one in failed if not isinstance(one, NoCheckpointError) or not played]
+    if len(found) == len(broken) == 1:
+        raise broken[0]
+    if broken:
+        raise GrueError(f"{len(broken)} of {len(found)} runs cannot be played: {broken[0]}")
+
+
+def _show(played: Sequence[Played], transcript: bool) -> None:
+    from rich.console import Console
+
+    from grue.cli.transcript import print_lines, tell
+
+    if transcript:
+        replace_unreadable(sys.stdout)
+        for run in played:
+            for title, play, episode in run.transcripts():
+                lines = [(title, "bold"), *tell(play, episode), ("", None)]
+                print_lines(lines, Console(emoji=False))
+    _print_played((run.columns, list(run.rows())) for run in played)
+
+
+def _print_played(tables: Iterable[tuple[Sequence[str], Sequence[Sequence[str]]]]) -> None:
+    """Runs with the same columns in one table."""
+    found: dict[tuple[str, ...], list[Sequence[str]]] = {}
+    for columns, rows in tables:
+        found.setdefault(tuple(columns), []).extend(rows)
+    for columns, rows in found.items():
+        print_table(columns, rows)
+
+
+def _eval_on_ray(
+    folder: Path, address: str, cores: int | None, asked: Mapping[str, Any], as_json: bool
+) -> None:
+    from grue.experiments.evaluation import evaluate
+    from grue.training.progress import Display
+
+    if asked["transcript"] and not as_json:
+        raise UsageError("--transcript with --ray needs --json; or leave --ray out")
+    with Display() as display:
+        results = evaluate(folder, address, cores, asked, display)
+    for note in (note for result in results for note in result["notes"]):
+        print(note, file=sys.stderr)
+    if as_json:
+        print(json.dumps([result["json"] for result in results], indent=2))
+    else:
+        _print_played((result["columns"], result["rows"]) for result in results)

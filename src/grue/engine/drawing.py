@@ -1,0 +1,65 @@
+"""Which game of a set the next episode plays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from grue.errors import UsageError
+
+DRAWS = ("uniform", "in order", "same")
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=["below"], meta_fields=["order"])
+@dataclass(frozen=True)
+class Draw:
+    """Uniform or by weights; or in order, from a game that the key draws; or always the same."""
+
+    below: Any
+    """The chance of each game together with all before it."""
+    order: str = "uniform"
+
+    @classmethod
+    def of(
+        cls, count: int, order: str = "uniform", weights: Sequence[int | float] | None = None
+    ) -> Draw:
+        """``weights`` say how often each of ``count`` games is drawn, relative to the others."""
+        if order not in DRAWS:
+            raise UsageError(f"there is no draw {order!r}; use {', '.join(DRAWS)}")
+        if weights is None:
+            return cls(np.linspace(0, 1, count + 1, dtype=np.float32)[1:], order)
+        chances = np.asarray(weights, np.float64)
+        if order == "in order":
+            raise UsageError("weights are for games that are drawn; leave them out, or draw")
+        if chances.shape != (count,) or not np.isfinite(chances).all() or (chances < 0).any():
+            raise UsageError(f"give {count} weights, one for each game, each at least 0")
+        if not chances.any():
+            raise UsageError("all weights are 0; give one game at least a weight above 0")
+        below = np.cumsum(chances) / chances.sum()
+        return cls(below.astype(np.float32), order)
+
+    def first(self, stream: Any) -> Array:
+        """The game of the first episode. Without a key, ``in order`` begins with game 0."""
+        if self.order == "in order":
+            return (stream[0] % len(self.below)).astype(jnp.int32)
+        return self._drawn(stream, jnp.int32(0))
+
+    def next(self, stream: Any, episode: Any, last: Any) -> Array:
+        if self.order == "same":
+            return last
+        if self.order == "in order":
+            return (last + 1) % len(self.below)
+        return self._drawn(stream, episode)
+
+    def _drawn(self, stream: Any, episode: Any) -> Array:
+        key = jax.random.wrap_key_data(stream, impl="threefry2x32")
+        chance = jax.random.uniform(jax.random.fold_in(key, episode))
+        found = jnp.searchsorted(jnp.asarray(self.below), chance, side="right")
+        return jnp.minimum(found, len(self.below) - 1).astype(jnp.int32)
