@@ -5,10 +5,12 @@
     python benchmarks/many.py GAMES --out results/bench/many-cpu.json
     python benchmarks/many.py GAMES --check 500
     python benchmarks/many.py GAMES --resets 1000000
+    python benchmarks/many.py GAMES/train --train 8 --out results/bench/many-train-h200.json
     python benchmarks/many.py saladworld-1 saladworld-7 --arguments
 
 Needs JAX, NumPy and the compiled files alone. ``--check`` compares every game of the set with the
-game by itself, step by step. ``--arguments`` plays single games whose tables are constants of the
+game by itself, step by step. ``--train`` times so many runs of drrn with masking side by side, at
+the paper's sizes. ``--arguments`` plays single games whose tables are constants of the
 program, and arguments of it.
 """
 
@@ -235,6 +237,16 @@ def resets(files: Sequence[Path], count: int) -> dict[str, Any]:
     return {"rows": rows}
 
 
+def training(folder: Path, runs: int) -> dict[str, Any]:
+    """The speed of training on all games of a folder."""
+    from grue.cli.bench import measure
+
+    (row,) = measure(str(folder), "drrn", "masking", str(runs), "paper", (), parts=False)
+    row |= {"game": folder.name, "games": len(files_of(folder))}
+    print(row, flush=True)
+    return {"rows": [row]}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument(
@@ -246,14 +258,17 @@ def main() -> None:
     parser.add_argument("--singles", type=int, default=10, help="so many games one at a time")
     parser.add_argument("--check", type=int, metavar="STEPS")
     parser.add_argument("--resets", type=int, metavar="COUNT")
+    parser.add_argument("--train", type=int, metavar="RUNS")
     parser.add_argument("--arguments", action="store_true")
     parser.add_argument("--commit", help="where there is no git to ask")
     given = parser.parse_args()
-    if not (given.check or given.resets):
+    if not (given.check or given.resets or given.train):
         use_all_cores()
     warnings.simplefilter("ignore")  # Near games are as near in both.
     if given.arguments:
         found = constants_and_arguments(given)
+    elif given.train:
+        found = training(Path(given.games[0]), given.train)
     else:
         files = files_of(Path(given.games[0]))
         if given.check:

@@ -12,6 +12,7 @@ import typer
 
 from grue.cli.options import AsJson, StoryPath, print_table
 from grue.errors import UsageError
+from grue.files import expanded
 from grue.games.registry import game_names, load
 from grue.games.zmachine import zork
 
@@ -47,7 +48,8 @@ def bench_env_command(
 @bench.command("train")
 def bench_train_command(
     game: Annotated[
-        str | None, typer.Argument(metavar="[GAME]", help="One game, in place of --games.")
+        str | None,
+        typer.Argument(metavar="[GAME]", help="A game or a folder of games, in place of --games."),
     ] = None,
     games: Annotated[
         str, typer.Option(help="Games, with commas.")
@@ -101,7 +103,8 @@ def measure(
     names, who, how = (text.split(",") for text in (games, agents, gates))
     counts = [_count(text) for text in runs.split(",")]
     for name in names:
-        load(name, story if name == zork.NAME else None)
+        if not expanded(name).is_dir():
+            load(name, story if name == zork.NAME else None)
     for agent in who:
         check_timed(agent)
     for gate in how:
