@@ -1,19 +1,21 @@
 """Whether drrn learns a set of games, and how it plays unseen ones: with and without score heads.
 
     python studies/game_sets.py --seeds 3 --out results/game_sets
+    python studies/game_sets.py --seeds 3 --preset paper --steps 300000 --out results/game_sets
     python studies/game_sets.py --only-table --out results/game_sets
 
-Not yet run. Makes 30 easy cooking games (ftwp-easy, seeds from 0 on): 20 to learn on, 5 for the
-validation, 5 for the test, whose foods are others. Trains drrn, and drrn with one head, with
-masking at the small preset. Games and run folders go to runs/game_sets. Writes
-results/game_sets/game_sets.json, table.md, splits.png and gaps.png. Each core trains one run at a
-time.
+Makes 30 easy cooking games (ftwp-easy, seeds from 0 on): 20 to learn on, 5 for the validation and 5
+for the test, whose foods are others. Trains drrn, and drrn with one head, with masking, ε annealed
+over half of the steps. Games and run folders go to runs/game_sets. Writes game_sets.json, table.md,
+splits.png and gaps.png. On a CPU each core trains one run at a time, on a GPU all seeds of an agent
+are trained side by side.
 """
 
 from __future__ import annotations
 
+import argparse
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,6 @@ import numpy as np
 from sweep import arguments, keep
 
 AGENTS = {"drrn": 5, "drrn, one head": 1}
-STEPS = 100_000
 WORK = Path("runs") / "game_sets"
 GAMES = WORK / "games"
 SPLITS = ("train", "valid", "test")
@@ -39,40 +40,52 @@ def make_the_games() -> None:
         compile_folder(GAMES, near=True)
 
 
-def conditions(seeds: int) -> Iterator[dict[str, Any]]:
-    for seed in range(seeds):
+def conditions(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    for seed in range(given.seeds):
         for name in AGENTS:
-            yield {"agent": name, "seed": seed}
+            yield {"agent": name, "seed": seed, "preset": given.preset, "steps": given.steps}
 
 
 def train_one(condition: dict[str, Any]) -> dict[str, Any]:
     """Runs in a process of its own, on one core."""
+    return train_some([condition])[0]
+
+
+def train_some(chosen: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Conditions that differ by their seeds; on a GPU side by side."""
     import grue
     from grue.training.provenance import about
 
-    heads, seed = AGENTS[condition["agent"]], condition["seed"]
+    one = chosen[0]
+    heads, steps = AGENTS[one["agent"]], one["steps"]
     config = grue.TrainConfig.preset(
-        "small",
+        one["preset"],
         **{"game": str(GAMES / "train"), "valid": str(GAMES / "valid")},
         **{"test": str(GAMES / "test"), "agent": "drrn", "gate": "masking", "heads": heads},
-        **{"seeds": (seed,), "steps": STEPS, "epsilon_steps": STEPS // 2},
-        **{"replay_steps": STEPS, "valid_every": 5_000},
+        **{"seeds": tuple(each["seed"] for each in chosen), "steps": steps},
+        **{"epsilon_steps": steps // 2, "replay_steps": steps, "valid_every": steps // 20},
     )
     out = WORK / f"{heads}-heads"
-    shutil.rmtree(out / f"train-drrn-masking-seed{seed}", ignore_errors=True)
-    rows = grue.train(config, out).runs[0].splits
+    for seed in config.seeds:
+        shutil.rmtree(out / f"train-drrn-masking-seed{seed}", ignore_errors=True)
+    made = grue.train(config, out).runs
+    return [
+        {**each, **reached(run.splits), "config": run.config.to_json(), "about": about()}
+        for each, run in zip(chosen, made, strict=True)
+    ]
+
+
+def reached(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     scores = {name: [r["normalised"] for r in rows if r["split"] == name] for name in SPLITS}
     steps = [row["step"] for row in rows if row["split"] == "train"]
     best = int(np.argmax(scores["valid"]))
     learned = [at for at, score in zip(steps, scores["train"], strict=True) if score >= LEARNED]
     return {
-        **condition,
         "learned_at": learned[0] if learned else None,
         "best_step": steps[best],
         **{f"final_{name}": round(scores[name][-1], 4) for name in SPLITS},
         **{f"best_{name}": round(scores[name][best], 4) for name in SPLITS},
-        "config": config.to_json(),
-        "about": about(),
+        "splits": [{k: row[k] for k in ("step", "split", "wins", "normalised")} for row in rows],
     }
 
 
@@ -101,10 +114,26 @@ def draw(out: Path) -> None:
     draw_gaps(runs, out / "gaps.png")
 
 
-if __name__ == "__main__":
-    given = arguments("game_sets", __doc__).parse_args()
+def main() -> None:
+    parser = arguments("game_sets", __doc__)
+    parser.add_argument("--preset", choices=("small", "paper"), default="small")
+    parser.add_argument("--steps", type=int, default=100_000)
+    given = parser.parse_args()
     if not given.only_table:
         make_the_games()
-    keep("game_sets", given, train_one, conditions(given.seeds), table)
+    keep("game_sets", given, train_one, conditions(given), table, on_gpu)
     if not given.only_table:
         draw(given.out)
+
+
+def on_gpu(chosen: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    every = list(chosen)
+    return [
+        row
+        for agent in AGENTS
+        for row in train_some([one for one in every if one["agent"] == agent])
+    ]
+
+
+if __name__ == "__main__":
+    main()
