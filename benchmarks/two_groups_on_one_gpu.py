@@ -89,8 +89,8 @@ def measure(folder: Path, at_commit: str | None) -> dict[str, Any]:
         return {"kind": "train", "out": str(folder / name), "checkpoint_seconds": 600.0}
 
     name, memory = first_gpu()
-    # First alone: the others load its program. XLA chooses kernels by timing them, so a program that
-    # is compiled twice may round otherwise.
+    # First alone: the others load its program. XLA chooses kernels by timing them, so a program
+    # that is compiled twice may round otherwise.
     conducted(LocalProcesses(1, options("whole")))
     shared = conducted(LocalProcesses(2, options("shared"), gpu_share=0.5))
     checked = {"local": "shared"}

@@ -2,10 +2,12 @@
 
     python benchmarks/verify.py --steps 1000000 --pieces 1
     python benchmarks/verify.py --steps 1000000 --jobs 2
+    python benchmarks/verify.py --docs
 
 Each piece is one ``grue verify`` with a seed of its own, and is written down as soon as it is done:
 the same command goes on where the last one stopped. ``--jobs`` pieces are under way at a time, each
-in a process of its own. ``--pieces`` ends after so many of them.
+in a process of its own. ``--pieces`` ends after so many of them. ``--docs`` compares nothing and
+writes the table in docs/engine.md.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from env import _replace
+
 from grue.engine.bench import device_name
 from grue.engine.verify import verify
 from grue.experiments.local_processes import free_cores
@@ -27,6 +31,7 @@ from grue.training.provenance import about
 
 OUT = Path("results/verify/saladworld-pieces.json")
 PIECE = 50_000
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "engine.md"
 
 
 def main() -> None:
@@ -35,8 +40,12 @@ def main() -> None:
     parser.add_argument("--pieces", type=int, help="end after so many; by default all")
     parser.add_argument("--jobs", type=int, default=len(free_cores()))
     parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument("--docs", action="store_true")
     chosen = parser.parse_args()
     done = json.loads(chosen.out.read_text())["pieces"] if chosen.out.exists() else []
+    if chosen.docs:
+        _replace(PAGE, "verify", page(done))
+        return
     wanted = missing(done, chosen.steps)[: chosen.pieces]
     with ProcessPoolExecutor(chosen.jobs, get_context("spawn")) as pool:
         for ended in as_completed([pool.submit(piece, *one) for one in wanted]):
@@ -88,6 +97,20 @@ def write(done: list[dict[str, Any]], out: Path) -> None:
     lines = [",\n  ".join(json.dumps(one) for one in some) for some in (rows, done)]
     text = f'{{"rows": [\n  {lines[0]}\n ],\n "pieces": [\n  {lines[1]}\n ]}}\n'
     write_atomically(out, lambda file: file.write(text.encode()))
+
+
+def page(done: list[dict[str, Any]]) -> str:
+    """The table of all levels, and what made it."""
+    lines = ["| game | steps | mismatches | pieces, each with a seed of its own | commits |"]
+    lines.append("|---|---|---|---|---|")
+    for game in game_names():
+        own = [one for one in done if one["game"] == game]
+        steps, wrong = (sum(one[name] for one in own) for name in ("steps", "mismatches"))
+        commits = ", ".join(sorted({one["commit"][:7] for one in own}))
+        lines.append(f"| {game} | {steps:,} | {wrong} | {len(own)} | {commits} |")
+    devices = " and ".join(sorted({one["device"] for one in done}))
+    lines += ["", f"`python benchmarks/verify.py --steps 1000000`, on {devices}."]
+    return "\n".join(lines)
 
 
 def told(one: dict[str, Any]) -> str:
