@@ -109,7 +109,8 @@ def slow_loss(
     errors, entropies = [], []
     for b in range(BATCH):
         (values, logits), (their_values, their_logits) = slow[b]
-        for i in range(settings.minimum_history, STEPS):
+        begins = settings.first_steps and int(batch.previous[b, 0]) < 0
+        for i in range(0 if begins else settings.minimum_history, STEPS):
             if not batch.valid[b, i]:
                 continue
             a = int(batch.rows.action[b, i])
@@ -162,6 +163,47 @@ def test_the_loss_is_the_slow_one(
     assert float(parts["classifier_loss"]) == pytest.approx(classifier, rel=2e-5)
     needs = gate in ("dropout", "masking", "cqlh", "acqlh")
     assert float(total) == pytest.approx(q + needs * classifier, rel=2e-5)
+
+
+@pytest.mark.parametrize("trace", [0.0, 0.5])
+def test_the_first_steps_of_an_episode_have_an_error_if_wanted(
+    trace: float, networks: tuple[Network, Network], known: contexts.ScoreContexts, slow: Slow
+) -> None:
+    """Two of the three sequences begin an episode; the other keeps its minimum history."""
+    (online, target), batch, losses = networks, make_batch(), []
+    assert (np.asarray(batch.previous[:, 0]) < 0).tolist() == [True, False, True]
+    for first_steps in (False, True):
+        settings = replace(SETTINGS, first_steps=first_steps, trace=trace)
+        own = learning("masking", settings)
+        _, (parts, _) = fast_loss(online, None, target, batch, known, COMMAND_WORDS, own)
+        losses.append((float(parts["q_loss"]), float(parts["classifier_loss"])))
+        q, classifier = slow_loss(slow, batch, "masking", settings)
+        assert losses[-1][1] == pytest.approx(classifier, rel=2e-5)
+        if trace == 0:
+            assert losses[-1][0] == pytest.approx(q, rel=2e-5)
+    assert losses[0][0] != pytest.approx(losses[1][0], rel=1e-3)
+
+
+@pytest.mark.parametrize("trace", [0.0, 0.5])
+def test_sequences_that_begin_an_episode_need_no_history(
+    trace: float, networks: tuple[Network, Network], known: contexts.ScoreContexts
+) -> None:
+    """With ``first_steps`` they are trained on as with a minimum history of 0."""
+    batch = make_batch()
+    batch = batch._replace(previous=batch.previous.at[:, 0].set(-1))
+    ways = {"first_steps": True}, {"minimum_history": 0}
+    (one, told), (two, also) = (
+        fast_update(
+            begun(networks[0]),
+            batch,
+            known,
+            COMMAND_WORDS,
+            learning("cqlh", replace(SETTINGS, trace=trace, **way)),
+        )
+        for way in ways
+    )
+    assert jax.tree.map(float, told) == jax.tree.map(float, also)
+    jax.tree.map(np.testing.assert_array_equal, one, two)
 
 
 @pytest.mark.parametrize("gate", ["none", "cqlh"])

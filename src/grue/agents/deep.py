@@ -47,6 +47,9 @@ class DeepSettings(ReplaySettings):
         False,
         "sequences may run past the episode's end, so that its last steps are sampled as often",
     )
+    first_steps: bool = setting(
+        False, "the first n steps of an episode have an error too: their history is complete"
+    )
     balance: str = setting(
         "reward",
         "τ_p is of episodes with a reward; score: of each final score alike, and τ_n of all",

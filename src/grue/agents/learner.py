@@ -118,11 +118,12 @@ def loss(
 ) -> tuple[Float[Array, ""], tuple[Told, Bool[Array, " heads"]]]:
     """L(θ): the mean of (y - Q)² and, for learned gates, of the BCE.
 
-    The first n states of a sequence are history only and have no loss. Also returns the parts of
-    the loss, and which heads were used.
+    The first n states of a sequence are history only and have no loss, unless ``first_steps`` is
+    on and they are the first of their episode. Also returns the parts of the loss, and which heads
+    were used.
     """
     settings, parameters = learning.settings, learning.parameters
-    n = settings.minimum_history
+    n = 0 if settings.first_steps else settings.minimum_history
     heads = jax.vmap(jax.vmap(lambda score: contexts.head(known, score, parameters.heads)))(
         batch.rows.score
     ).T
@@ -140,11 +141,19 @@ def loss(
     logit = targets.of_action(ours.logits, rows.action)
     error = targets.huber_error(y, q_t) if settings.huber else targets.squared_error(y, q_t)
     entropy = targets.bandit_cross_entropy(logit, rows.admissible)
-    q, classifier = _mean(error, valid), _mean(entropy, valid)
+    counts = with_history(batch, settings.minimum_history) if settings.first_steps else valid
+    q, classifier = _mean(error, counts), _mean(entropy, counts)
     right = ((logit >= 0) == rows.admissible).astype(jnp.float32)
-    told = {"q_loss": q, "classifier_loss": classifier, "classifier_accuracy": _mean(right, valid)}
+    told = {"q_loss": q, "classifier_loss": classifier, "classifier_accuracy": _mean(right, counts)}
     used = (heads[:-1, :, None] == jnp.arange(len(network.context.weights))).any((0, 1))
     return q + learning.gates.uses_classifier(parameters.gate) * classifier, (told, used)
+
+
+def with_history(batch: Sequences, least: int) -> Bool[Array, "steps batch"]:
+    """The steps whose history is long enough, or complete."""
+    begins = batch.previous[:, :1] < 0
+    long_enough = jnp.arange(batch.valid.shape[1]) >= least
+    return (batch.valid & (begins | long_enough)).T
 
 
 def sequence_targets(

@@ -133,7 +133,8 @@ class Bench:
         rows, after = s.batch_size * s.sequence_length, s.batch_size
         context = 2 * (2 * sizes.encoder + sizes.context) * 4 * sizes.context
         scorer = 2 * (sizes.context * sizes.hidden + sizes.hidden * sizes.commands)
-        scored = s.batch_size * (s.sequence_length - s.minimum_history)
+        unscored = 0 if s.first_steps else s.minimum_history
+        scored = s.batch_size * (s.sequence_length - unscored)
         classified = 3 if classifier else 0
         return float(
             context * (3 * rows + rows + after)
