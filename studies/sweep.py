@@ -21,8 +21,6 @@ from typing import Any
 
 import numpy as np
 
-from grue.experiments.devices import gpus
-
 VALUES = {"target_every": (200, 500, 1_000, 5_000), "softness": (0.0, 0.05, 0.1, 0.3)}
 STEPS = {1: 20_000, 2: 40_000}
 SOLVED = 0.9
@@ -155,22 +153,16 @@ def keep(
     train: Callable[[dict[str, Any]], dict[str, Any]],
     chosen: Iterable[dict[str, Any]],
     table: Callable[[list[dict[str, Any]]], str],
-    on_gpu: Callable[[Iterable[dict[str, Any]]], list[dict[str, Any]]] | None = None,
 ) -> None:
-    """Writes what was measured, with the command, and a table of it.
-
-    ``on_gpu`` trains all conditions where there is a GPU."""
+    """Writes what was measured, with the command, and a table of it."""
     given.out.mkdir(parents=True, exist_ok=True)
     path = given.out / f"{name}.json"
     if not given.only_table:
         so_far = path.with_suffix(".jsonl")
-        if on_gpu is not None and gpus():
-            rows = on_gpu(chosen)
-        else:
-            rows = on_all_cores(train, chosen, so_far)
+        rows = on_all_cores(train, chosen, so_far)
         typed = " ".join(["python", f"studies/{name}.py", *sys.argv[1:]])
         path.write_text(json.dumps({"command": typed, "rows": rows}, indent=1) + "\n")
-        so_far.unlink(missing_ok=True)
+        so_far.unlink()
     text = table(json.loads(path.read_text())["rows"])
     (given.out / "table.md").write_text(text)
     print(text)
