@@ -174,6 +174,10 @@ def test_the_table_of_results() -> None:
     steps = [step for some in learned for step in some or ()]
     found = sum(step is not None for step in steps)
     assert f"{found} of its {len(steps)} runs with a learned gate" in " ".join(page.split())
+    level_2 = {gate: record("saladworld/saladworld-2", f"drqn + {gate}").solved for gate in LEARNED}
+    counts = {gate: sum(step is not None for step in of or ()) for gate, of in level_2.items()}
+    assert counts == {"dropout": 0, "masking": 2, "cqlh": 5}
+    assert "On level 2 all five runs with cqlh solve it, with masking two" in " ".join(page.split())
     ends = {label: row.split("|")[-2].split()[0] for label, row in zip(labels, rows, strict=True)}
     gated = [ends[f"drqn + {gate}"] for gate in ("dropout", "masking", "cqlh")]
     told = f"{ends['drqn']} to {gated[0]} (dropout), {gated[1]} (masking) and {gated[2]} (cqlh)"
@@ -410,19 +414,15 @@ def test_the_speed_of_training() -> None:
     assert f"at {twenty['steps_per_s']:,} steps a second" in text
 
 
-def test_each_half_of_the_picture_of_training_is_of_one_commit() -> None:
+def test_the_picture_of_training_is_of_one_commit() -> None:
     text = " ".join((ROOT / "docs" / "speed.md").read_text().split())
     rows = bench("train-h200")["rows"]
-    halves = (
-        of_one_commit([row for row in rows if row["game"] == "saladworld-3"]),
-        of_one_commit([row for row in rows if row["runs"] == 50]),
-    )
-    commits = [{row["commit"][:7] for row in half} for half in halves]
-    assert [len(found) for found in commits] == [1, 1]
-    (runs,), (levels,) = commits
-    assert f"the numbers of runs at {runs}, the levels at {levels}" in text
-    assert sorted(row["runs"] for row in halves[0]) == [1, 5, 20, 100]
-    assert [int(row["game"][-1]) for row in halves[1]] == [7, 1, 5, 2, 4, 6]
+    runs = of_one_commit([row for row in rows if row["game"] == "saladworld-3"])
+    levels = of_one_commit([row for row in rows if row["runs"] == 50])
+    (commit,) = {row["commit"][:7] for row in (*runs, *levels)}
+    assert f"All points are of one commit, {commit}." in text
+    assert sorted(row["runs"] for row in runs) == [1, 5, 20, 50]
+    assert sorted(int(row["game"][-1]) for row in levels) == [1, 2, 3, 4, 5, 6, 7]
 
 
 def test_the_speed_of_the_page() -> None:
