@@ -180,7 +180,7 @@ def test_bad_arguments_are_refused(env: SaladWorldVectorEnv, tmp_path: Path) -> 
     for number in (0, -3):
         with pytest.raises(UsageError, match=f"num_envs is {number}; use a whole number"):
             made(num_envs=number)
-    with pytest.raises(UsageError, match="at least 1 step"):
+    with pytest.raises(UsageError, match="episode_steps is 0; give a whole number, at least 1"):
         made(num_envs=2, episode_steps=0)
     with pytest.raises(UsageError, match="1 to 7"):
         made(num_envs=2, level=8)

@@ -21,7 +21,8 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from grue.engine.compiled import CompiledEnv
-from grue.engine.gym import check_episode_steps, level_name
+from grue.engine.environment import check_episode_steps
+from grue.engine.gym import level_name
 from grue.engine.make import make
 from grue.engine.sets import OneGame, make_many
 from grue.engine.stacked import StackedEnv

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, overload
 
 from grue.engine.drawing import Draw
-from grue.engine.environment import Environment
+from grue.engine.environment import Environment, check_episode_steps
 from grue.engine.hosted_set import GameOfSet, HostedSetEnv
 from grue.engine.layout import shared_words
 from grue.engine.make import ENGINES, compiled, near_notice
@@ -133,6 +133,9 @@ def make_many(
     ):
         if value not in allowed:
             raise UsageError(f"{name} is {value!r}; use {', '.join(map(repr, allowed))}")
+    check_episode_steps(episode_steps)
+    if isinstance(commands, str | Path):
+        raise UsageError(f"commands is {str(commands)!r}; give a list of commands")
     if engine == "compiled" and hosted == "host":
         raise UsageError("the compiled engine hosts no games; use engine='auto' or hosted='refuse'")
     listed = games_of(games)
@@ -155,6 +158,8 @@ def make_many(
 def games_of(games: str | Path | Sequence[OneGame]) -> list[OneGame]:
     """The games of a folder, by name, or of a list."""
     if not isinstance(games, str | Path):
+        if not isinstance(games, Sequence):
+            raise UsageError(f"games is {games!r}; give a folder or a list of games")
         if not games:
             raise UsageError("the list of games is empty; give at least one game")
         return list(games)
@@ -196,7 +201,7 @@ def _quietly(read: Callable[[Playable], CompiledGame], game: Playable) -> Compil
 def _vocabulary(found: Sequence[GameOfSet], given: Vocabulary | None) -> SharedVocabulary:
     if given is None:
         return shared_words(one.words for one in found)
-    if given.words[:1] != (UNKNOWN_WORD,):
+    if not isinstance(given, Vocabulary) or given.words[:1] != (UNKNOWN_WORD,):
         raise UsageError(
             f"the vocabulary has no word {UNKNOWN_WORD}; give that of another grue.make_many"
         )
