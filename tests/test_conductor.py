@@ -286,6 +286,33 @@ def test_a_slurm_job_trains_its_group_and_asks_for_more_time(
     assert subprocess.run(["bash", str(script)], env=variables).returncode == 2
 
 
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--minutes", "0"], "--minutes must be more than 2 with --slurm, not 0"),
+        (["--minutes", "2"], "--minutes must be more than 2 with --slurm, not 2"),
+        (["--minutes", "nan"], "--minutes must be more than 2 with --slurm, not nan"),
+        (["--jobs", "3"], "leave --jobs or --slurm out"),
+        (["--gpus-per-group", "0.5"], "--gpus-per-group is 0 or 1 with --slurm, not 0.5"),
+        (["--ray"], "give --slurm or --ray, not both"),
+        (["--plan"], "give --slurm or --plan, not both"),
+        (["--draw-only"], "give --slurm or --draw-only, not both"),
+    ],
+)
+def test_what_has_no_meaning_with_slurm(
+    options: list[str], why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert reproduce(tmp_path / "out", "--slurm", *options) == 2
+    told = capsys.readouterr()
+    assert (why in told.err, told.out) == (True, "")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_plan_of_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert entry.main(["reproduce", "maps-1-2", "--out", str(tmp_path), "--plan"]) == 0
+    assert capsys.readouterr().out == "there is nothing left to train\n"
+
+
 def test_a_folder_without_a_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert entry.main(["status", str(tmp_path / "none")]) == 2
     assert "is no folder" in capsys.readouterr().err
