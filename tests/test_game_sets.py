@@ -25,6 +25,9 @@ from grue.agents.replay import GAME, ReplayStep
 from grue.cli import entry
 from grue.engine.stacked import StackedEnv
 from grue.errors import BrokenFileError, GrueError, UsageError
+from grue.experiments import ray_cluster
+from grue.experiments.study import PlannedStudy, Where
+from grue.experiments.worker import evaluate
 from grue.reports.splits import draw_gaps, draw_splits, split_curves
 from grue.training import playing
 from grue.training.evaluate import play_episodes
@@ -37,6 +40,7 @@ from grue.training.programs import (
     parameters_of,
     resolved,
 )
+from grue.training.progress import Display
 from grue.training.runs import load_state, read_config, read_run
 from grue.training.sets import TEST, TRAIN, VALID, is_set, sets_of
 from grue.training.splits import COLUMNS, best_step, read_split_rows
@@ -442,6 +446,62 @@ def test_damaged_games_are_refused_or_left_out(
         other.write_bytes(b"none")
     with pytest.raises(UsageError, match="none of the 2 games can be used"):
         check_trainable(resolved(left))
+
+
+def test_eval_leaves_damaged_games_out_if_asked(
+    done: Path, folders: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    games = shutil.copytree(folders / TEST, tmp_path / "games")
+    (games / "broken.grue.npz").write_bytes(b"none")
+    asked = ["eval", str(done), "--greedy", "--games", str(games)]
+    code, _, told = run_cli(capsys, *asked)
+    assert code == 1
+    assert "1 of 2 games of" in told
+    assert "broken.grue.npz" in told
+    assert "grue eval --leave-out" in told
+    code, shown, told = run_cli(capsys, *asked, "--leave-out", "--json")
+    assert code == 0
+    assert [game["game"] for game in json.loads(shown)[0]["games"]] == ["saladworld-5"]
+    assert "left out 1, first broken.grue.npz (" in told
+    code, _, told = run_cli(capsys, "eval", str(done), "--leave-out")
+    assert code == 2
+    assert "--leave-out is for the files of --games" in told
+
+
+def test_a_run_on_a_node_that_cannot_be_played_is_told(
+    done: Path, folders: Path, tmp_path: Path
+) -> None:
+    """It does not spoil the others."""
+    bare = shutil.copytree(done, tmp_path / "bare")
+    for place in ("checkpoint", "best"):
+        shutil.rmtree(bare / place)
+    how = HowToPlay(greedy_only=True, games=folders / TEST)
+    told: list[Any] = []
+    runs = [("a", {"folder": str(bare)}), ("b", {"folder": str(done)})]
+    order = {"kind": "evaluate", "runs": runs, **json.loads(json.dumps(how.to_json()))}
+    assert evaluate(order, lambda name, values: told.append((name, values))) == ("done", {})
+    (first, lost), (second, found) = told
+    assert (first, second, lost["run"], found["run"]) == ("result", "result", "a", "b")
+    assert (lost["has_only_begun"], lost["code"]) == (True, 1)
+    assert "has no checkpoint" in lost["why"]
+    (here,) = evaluate_runs(done, how)
+    assert isinstance(here, GamesEvaluation)
+    assert found["json"] == {**here.to_json(), "run": "b"}
+
+
+def test_nodes_must_see_the_games_of_all_splits(
+    setting: Callable[..., grue.TrainConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def check_nodes(out: Path, files: list[str]) -> None:
+        raise GrueError(" ".join(files))
+
+    monkeypatch.setattr(ray_cluster, "connect", lambda address, cores: None)
+    monkeypatch.setattr(ray_cluster, "check_nodes", check_nodes)
+    own = setting(steps=200)
+    study = PlannedStudy([own], tmp_path, tmp_path, Where(ray="auto"), Display())
+    with pytest.raises(GrueError) as told:
+        study.carry_out()
+    assert {own.game, own.valid, own.test} == set(str(told.value).split())
 
 
 def test_a_run_is_of_its_games(

@@ -92,7 +92,8 @@ def _opened(folder: _Folder) -> StackedEnv:
         total = len(env.left_out) + len(env.names)
         raise GrueError(
             f"{len(env.left_out)} of {total} games of {folder.path} cannot be used, first "
-            f"{Path(name).name} ({why}); mend or remove it, or give --set leave_out=yes"
+            f"{Path(name).name} ({why}); mend or remove it, or leave it out (grue train --set "
+            "leave_out=yes, grue eval --leave-out)"
         )
     look = [command == "look" for command in env.commands]
     looks = [bool(own[look].any()) for own in np.asarray(env.command_sets)]
