@@ -408,7 +408,7 @@ def test_what_is_refused(
     one_game = {"game": "saladworld-1", "agent": "drrn", "test": None}
     for given, told in (
         ({"valid": str(tmp_path / "none")}, "there is no folder .*none"),
-        ({"valid": str(empty)}, "there are no games in .*empty"),
+        ({"valid": str(empty)}, "no games in .*empty; give a folder with stories .* or compiled"),
         ({"game": str(empty)}, "there are no games in .*empty"),
         (
             {"test": str(folders / "one")},
@@ -419,7 +419,16 @@ def test_what_is_refused(
         ({"agent": "sc"}, "sc knows commands by their number, and .*test has others, such as '"),
         ({"valid_every": 300}, "valid_every must be a multiple of metrics_every, which is 200"),
         ({"steps": 800, "valid_every": 600}, "steps must be a multiple of valid_every, .* 600"),
-        ({"story": "x.z5"}, "give story to grue.load|already has its story"),
+        ({"story": "x.z5"}, "--story is for one Z-machine story, and .* is a folder of games"),
+        ({"commands": "x"}, "--commands is for one Z-machine story, and .* is a folder of games"),
+        (
+            {"game": str(tmp_path / "gmaes"), "valid": None, "test": None},
+            "no file or folder .*gmaes",
+        ),
+        (
+            {"valid": str(DATA / "saladworld-7.z8")},
+            "saladworld-7.z8 is no folder; give a folder of",
+        ),
     ):
         with pytest.raises(UsageError, match=told):
             check_trainable(resolved(setting(**given)))

@@ -19,6 +19,7 @@ from grue.engine.compiled import CompiledEnv
 from grue.engine.drawing import Draw
 from grue.engine.layout import NOT_HERE, Layout
 from grue.engine.make import compiled
+from grue.engine.sets import games_of
 from grue.engine.stacked import StackedEnv, alike
 from grue.games.gamefile import CompiledGame
 from grue.games.tokens import SharedVocabulary
@@ -367,8 +368,15 @@ def test_a_folder_is_a_set(stories: list[Path], tmp_path: Path) -> None:
         grue.make_many(tmp_path)
     with pytest.raises(grue.UsageError, match="there is no folder"):
         grue.make_many(tmp_path / "none")
+    with pytest.raises(grue.UsageError, match="saladworld-1 is no folder; give a folder of games"):
+        grue.make_many("saladworld-1")
     with pytest.raises(grue.UsageError, match="the list of games is empty"):
         grue.make_many([])
+    (tmp_path / "twice").mkdir()
+    for name in ("a.z8", "a.z5", "a.grue.npz", "b.grue.npz"):
+        (tmp_path / "twice" / name).touch()
+    listed = [str(game) for game in games_of(tmp_path / "twice")]
+    assert [Path(game).name for game in listed] == ["a.z5", "a.z8", "b.grue.npz"]
     compiled(grue.load(stories[0])).save(inner / "extra.grue.npz")
     (inner / "wrong.grue.npz").write_bytes(b"no game")
     with pytest.raises(grue.BrokenFileError, match=r"wrong.grue.npz .*damaged='leave out'"):

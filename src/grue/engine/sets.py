@@ -19,7 +19,7 @@ from grue.files import expanded
 from grue.games.game import SUFFIX
 from grue.games.gamefile import CompiledGame, load_compiled
 from grue.games.playable import Playable
-from grue.games.registry import load
+from grue.games.registry import known_names, load
 from grue.games.tokens import UNKNOWN_WORD, SharedVocabulary, Vocabulary
 
 HOSTED = ("refuse", "leave out", "host")
@@ -70,7 +70,9 @@ class _Set:
             )
         if not self.found:
             name, why = self.left_out[0]
-            raise UsageError(f"none of the {total} games can be used, the first {name} ({why})")
+            if total == 1:
+                raise UsageError(f"the only game, {name}, cannot be used: {why}")
+            raise UsageError(f"none of the {total} games can be used; the first is {name}: {why}")
         near = [one.entry.compiled for one in self.found if one.entry is not None]
         near = [game for game in near if game.header.get("near")]
         if near:
@@ -164,22 +166,27 @@ def games_of(games: str | Path | Sequence[OneGame]) -> list[OneGame]:
             raise UsageError("the list of games is empty; give at least one game")
         return list(games)
     folder = expanded(games)
+    if folder.is_file() or (not folder.exists() and str(games) in known_names()):
+        raise UsageError(f"{games} is no folder; give a folder of games, or in Python a list")
     if not folder.is_dir():
-        raise UsageError(f"there is no folder {games}; give a folder or a list of games")
+        raise UsageError(f"there is no folder {games}; give a folder of games")
     found = _in_folder(folder)
     if not found:
         inside = sorted(p.name for p in folder.iterdir() if p.is_dir() and _in_folder(p))
-        hint = f"give one of its folders {', '.join(inside)}" if inside else "give another"
+        hint = f"give a folder with stories ({', '.join(STORIES)}) or compiled files (*{SUFFIX})"
+        if inside:
+            hint = f"give one of its folders {', '.join(inside)}"
         raise UsageError(f"there are no games in {games}; {hint}")
     return found
 
 
 def _in_folder(folder: Path) -> list[OneGame]:
     """Stories, and compiled files without a story beside them."""
-    stories = {p.stem: p for p in folder.iterdir() if p.suffix in STORIES}
-    files = {p.name.removesuffix(SUFFIX): p for p in folder.iterdir() if p.name.endswith(SUFFIX)}
-    found = {**files, **stories}
-    return [found[name] for name in sorted(found)]
+    stories = [(p.stem, p) for p in folder.iterdir() if p.suffix in STORIES]
+    known = {name for name, _ in stories}
+    files = [p for p in folder.iterdir() if p.name.endswith(SUFFIX)]
+    named = [(p.name.removesuffix(SUFFIX), p) for p in files]
+    return [p for _, p in sorted([*stories, *(one for one in named if one[0] not in known)])]
 
 
 def _read(game: OneGame) -> tuple[CompiledEntry, Playable | None]:

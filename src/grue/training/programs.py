@@ -114,6 +114,11 @@ def game_of(config: TrainConfig) -> Environment:
     """The environment of a config; cached as long as the game's files do not change."""
     if is_set(config):
         return training_set(config)
+    path = expanded(config.game)
+    if path.parent != Path() and not path.suffix and not path.exists():
+        raise UsageError(
+            f"there is no file or folder {config.game}; give a story, or a folder of games"
+        )
     if config.game.endswith(SUFFIX):
         arrays = load_compiled(expanded(config.game))
         return _environment(_Opened(arrays.header["game_hash"], config.episode_steps, found=arrays))
