@@ -301,6 +301,9 @@ def test_damaged_rows_are_refused(
     (folder / "splits.jsonl").write_bytes(b"".join(lines[:-1]))
     with pytest.raises(BrokenFileError, match="ends at step 600, before the checkpoint"):
         train(setting(steps=800), tmp_path, resume=True)
+    (folder / "splits.jsonl").unlink()
+    with pytest.raises(BrokenFileError, match="ends at step 0, before the checkpoint of step 600"):
+        train(setting(), tmp_path, resume=True)  # It was finished.
 
 
 # Evaluation
@@ -524,6 +527,22 @@ def test_a_run_is_of_its_games(
     longer = dataclasses.replace(own, steps=400)
     with pytest.raises(UsageError, match="its files have changed since"):
         train(longer, tmp_path / "runs", resume=True)
+
+
+def test_an_agent_plays_with_the_words_of_its_own_games(
+    setting: Callable[..., grue.TrainConfig], folders: Path, tmp_path: Path
+) -> None:
+    """Other games may have as many words, and other numbers for them."""
+    games = shutil.copytree(folders / TRAIN, tmp_path / "games")
+    valid = shutil.copytree(folders / VALID, tmp_path / "valid")
+    run = train(setting(game=str(games), valid=str(valid), test=None, steps=200), tmp_path / "runs")
+    (folder,) = (result.folder for result in run.runs)
+    assert folder is not None
+    shutil.rmtree(valid)  # It is not needed to play.
+    grue.load_agent(folder).close()
+    (games / "saladworld-2.grue.npz").rename(games / "saladworld-9.grue.npz")
+    with pytest.raises(UsageError, match=r"games have changed since .* was trained on them"):
+        grue.load_agent(folder)
 
 
 def test_a_folder_with_the_name_of_a_game_is_not_the_game(

@@ -182,7 +182,9 @@ def about_games(config: TrainConfig) -> list[str]:
 
 def about_game(config: TrainConfig) -> dict[str, Any]:
     """Hash and provenance of the game, for config.json."""
-    return {"game_hash": games_digest(config), **game_of(config).about}
+    env = game_of(config)
+    learned_on = {"train_hash": env.digest} if is_set(config) else {}
+    return {"game_hash": games_digest(config), **learned_on, **env.about}
 
 
 def games_digest(config: TrainConfig) -> str:
