@@ -229,6 +229,15 @@ def test_all_ways_to_name_a_game(tmp_path: Path) -> None:
     }
 
 
+def test_a_name_is_the_game_beside_a_folder_of_that_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "saladworld-1").mkdir()
+    monkeypatch.chdir(tmp_path)
+    env = made("grue/TextGame-v0", num_envs=2, game="saladworld-1", admissible=False)
+    assert env.commands == grue.load("saladworld-1").commands
+
+
 def test_sets_of_games() -> None:
     names = ["saladworld-1", "saladworld-2"]
     env = made("grue/TextGame-v0", num_envs=6, game=names, episode_steps=3, draw="in order")

@@ -31,6 +31,7 @@ from grue.errors import CannotCompileError, UsageError
 from grue.files import expanded
 from grue.games.gamefile import CompiledGame
 from grue.games.playable import Playable
+from grue.games.registry import known_names
 
 Games = tuple[Any, Any]
 """The states of all games, and which of them have ended and restart at the next step."""
@@ -236,7 +237,8 @@ def _compiled_env(
     try:
         if not isinstance(game, str | Path | Playable | CompiledGame):
             return make_many(game, "compiled", episode_steps=episode_steps, **options)
-        if isinstance(game, str | Path) and expanded(game).is_dir():
+        is_name = str(game) in known_names()
+        if isinstance(game, str | Path) and not is_name and expanded(game).is_dir():
             return make_many(game, "compiled", episode_steps=episode_steps, **options)
         if options:
             raise UsageError(f"{', '.join(options)}: only for a folder or a list of games")

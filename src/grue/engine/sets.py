@@ -62,17 +62,17 @@ class _Set:
                 f"{len(self.refused)} of {total} games cannot be compiled, such as {name} ({why}); "
                 "hosted='leave out' leaves them out, hosted='host' plays them hosted"
             )
+        if not self.found:
+            name, why = self.left_out[0]
+            if total == 1:
+                raise UsageError(f"the only game, {name}, cannot be used: {why}")
+            raise UsageError(f"none of the {total} games can be used; the first is {name}: {why}")
         if self.left_out:
             told = "; ".join(f"{name}: {why}" for name, why in self.left_out[:3])
             more = ", …" if len(self.left_out) > 3 else ""
             warnings.warn(
                 f"left out {len(self.left_out)} of {total} games: {told}{more}", stacklevel=3
             )
-        if not self.found:
-            name, why = self.left_out[0]
-            if total == 1:
-                raise UsageError(f"the only game, {name}, cannot be used: {why}")
-            raise UsageError(f"none of the {total} games can be used; the first is {name}: {why}")
         near = [one.entry.compiled for one in self.found if one.entry is not None]
         near = [game for game in near if game.header.get("near")]
         if near:

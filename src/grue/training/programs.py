@@ -128,6 +128,11 @@ def game_of(config: TrainConfig) -> Environment:
     chosen = config.episode_steps, config.game_seed, informed, found.commands
     env = _environment(_Opened(found.digest, *chosen, found=found))
     _check_score(config, env.knows)
+    if env.knows.subtasks and not env.subtask_names:
+        raise UsageError(
+            f"{config.game} has no quest that can be won, so there is nothing to learn; give a "
+            "game with a quest"
+        )
     return env
 
 
