@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from grue.experiments.study import Where
     from grue.experiments.wishes import Wish
 
+FigureName = Annotated[
+    str, typer.Argument(metavar="FIGURE", help="A figure's name, all, or list to see them.")
+]
 OnlyLevels = Annotated[str | None, typer.Option(help="Run only these levels, as in 1,3 or 1-3.")]
 OnlyConditions = Annotated[str | None, typer.Option(help="Run only these, as in drqn,sc+masking.")]
 OnlySeeds = Annotated[str | None, typer.Option(help="As in 0-4; by default the scale's.")]
@@ -55,9 +58,7 @@ Plan = Annotated[
 
 
 def reproduce(
-    figure: Annotated[
-        str, typer.Argument(metavar="FIGURE", help="A figure's name, all, or list to see them.")
-    ],
+    figure: FigureName,
     scale: Annotated[
         str,
         typer.Option(
