@@ -1,4 +1,4 @@
-"""The drill's damaged files: copies of every kind of file that grue reads, changed at random.
+"""The drill's damaged files: copies of eight kinds of file that grue reads, changed at random.
 
 The rule: one line, exit code 1 or 2, no byte of the folder changed, under 10 s by the clock and
 under 1 GB. Where a command ends well instead, its result is compared with that of the undamaged
@@ -43,7 +43,7 @@ class Kind(NamedTuple):
 
 
 def prepare(folder: Path) -> dict[str, Kind]:
-    """A folder with every kind of file that grue reads."""
+    """A folder with a file of each kind."""
     level = grue.load("saladworld-1")
     shutil.copy(level.story, folder / "game.z8")
     shutil.copy(level.story.with_suffix(".json"), folder / "game.json")

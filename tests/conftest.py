@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import jax
+import jaxtyping
 import pytest
 from both_engines import Pair
 
@@ -51,6 +52,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(params=LEVELS, ids=lambda n: f"level{n}")
 def level(request: pytest.FixtureRequest) -> int:
     return request.param
+
+
+@pytest.fixture
+def untyped() -> Iterator[None]:
+    """Without the check of annotations, which users do not have: arguments of wrong types."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 T = TypeVar("T")

@@ -15,6 +15,7 @@ from grue.engine.verify import Verifier
 from grue.errors import CannotCompileError
 from grue.games.game import Game
 from grue.games.gamefile import compiled_path
+from grue.training.programs import check_trainable
 
 pytestmark = pytest.mark.filterwarnings("ignore::jericho.UnsupportedGameWarning")
 
@@ -105,6 +106,26 @@ def with_lists(tmp_path: Path) -> Callable[[int], Game]:
         return grue.load(Path(compile_story(maker.build(), options)))
 
     return make
+
+
+def test_a_game_without_a_quest(tmp_path: Path) -> None:
+    """It plays, but there is nothing to win and nothing to learn."""
+    import textworld
+    from textworld.generator import compile_game as compile_story
+
+    maker: Any = textworld.GameMaker()  # whose annotations are not those it takes
+    hall = maker.new_room("hall")
+    maker.set_player(hall)
+    hall.add(maker.new(type="o", name="ball"))
+    options = textworld.GameOptions()
+    options.path = str(tmp_path / "idle.z8")
+    story = Path(compile_story(maker.build(), options))
+    with pytest.raises(CannotCompileError, match="it has no quest that can be won"):
+        compile_game(grue.load(story))
+    with pytest.raises(grue.UsageError, match=r"idle.z8, cannot be used: .* no quest"):
+        grue.make_many(tmp_path, hosted="leave out")
+    with pytest.raises(grue.UsageError, match="has no quest that can be won, so there is nothing"):
+        check_trainable(grue.TrainConfig(game=str(story)))
 
 
 def test_a_list_after_is_or_are(with_lists: Callable[[int], Game]) -> None:

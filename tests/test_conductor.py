@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -285,6 +286,33 @@ def test_a_slurm_job_trains_its_group_and_asks_for_more_time(
     assert subprocess.run(["bash", str(script)], env=variables).returncode == 2
 
 
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--minutes", "0"], "--minutes must be more than 2 with --slurm, not 0"),
+        (["--minutes", "2"], "--minutes must be more than 2 with --slurm, not 2"),
+        (["--minutes", "nan"], "--minutes must be more than 2 with --slurm, not nan"),
+        (["--jobs", "3"], "leave --jobs or --slurm out"),
+        (["--gpus-per-group", "0.5"], "--gpus-per-group is 0 or 1 with --slurm, not 0.5"),
+        (["--ray"], "give --slurm or --ray, not both"),
+        (["--plan"], "give --slurm or --plan, not both"),
+        (["--draw-only"], "give --slurm or --draw-only, not both"),
+    ],
+)
+def test_what_has_no_meaning_with_slurm(
+    options: list[str], why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert reproduce(tmp_path / "out", "--slurm", *options) == 2
+    told = capsys.readouterr()
+    assert (why in told.err, told.out) == (True, "")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_plan_of_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert entry.main(["reproduce", "maps-1-2", "--out", str(tmp_path), "--plan"]) == 0
+    assert capsys.readouterr().out == "there is nothing left to train\n"
+
+
 def test_a_folder_without_a_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert entry.main(["status", str(tmp_path / "none")]) == 2
     assert "is no folder" in capsys.readouterr().err
@@ -294,7 +322,47 @@ def test_a_folder_without_a_study(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert entry.main(["status", str(tmp_path)]) == 0
     shown = capsys.readouterr().out
     assert "1,000/1,000" in shown
-    assert "1 runs have begun, 1 are done" in shown
+    assert "1 run has begun, 1 is done" in shown
+
+
+GROUP = {"label": "a", "state": "done", "place": "", "why": "", "runs": ["x"], "names": []}
+GROUP |= {"step": 5, "steps": 5, "done": 1, "steps_per_s": 1.0}
+STATE = {"kind": "grue status", "state": "done", "host": "h", "pid": 1, "updated": 0.0}
+STATE |= {"groups": [GROUP], "failures": [], "measured": [], "said": 0, "lines": []}
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("x", "Expecting value"),
+        ("[" * 100_000, "recursion"),
+        (json.dumps({**STATE, "groups": 3}), "groups is 3"),
+        (json.dumps({**STATE, "groups": [{}]}), "label is None"),
+        (json.dumps({**STATE, "groups": [{**GROUP, "runs": []}]}), "5 steps for 0 runs"),
+        (json.dumps({**STATE, "failures": [{"run": "x"}]}), "a failure is {'run': 'x'}"),
+        (json.dumps({"kind": "grue status"}), "state is None"),
+    ],
+)
+def test_a_damaged_state(text: str, why: str, tmp_path: Path, capsys) -> None:
+    file = tmp_path / "status.json"
+    file.write_text(json.dumps(STATE))
+    assert entry.main(["status", str(tmp_path)]) == 0
+    assert "the study is done" in capsys.readouterr().out
+    file.write_text(text)
+    assert entry.main(["status", str(tmp_path)]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert why in line
+    assert "status.json is damaged" in line
+    assert line.endswith("delete it: the runs do not need it")
+
+
+def test_pipes_instead_of_a_state_and_rates(tmp_path: Path, capsys) -> None:
+    os.mkfifo(tmp_path / "status.json")
+    assert entry.main(["status", str(tmp_path)]) == 1
+    assert "it is a pipe or a device" in capsys.readouterr().err
+    os.mkfifo(tmp_path / "rates.jsonl")
+    assert entry.main(["reproduce", "oracle", "--out", str(tmp_path), "--plan"]) == 1
+    assert "it is a pipe or a device" in capsys.readouterr().err
 
 
 def test_failures_are_told(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import ast
 import json
 import re
 import shlex
+import subprocess
 import tomllib
 from functools import cache
 from pathlib import Path
@@ -449,3 +450,50 @@ def test_a_run_in_a_batch_is_the_run_alone_on_a_gpu() -> None:
     assert max(apart[0]) < 1 / 6
     assert max(apart[1]) < 1 / 5
     assert "by up to a sixth (float32: a fifth)" in text
+
+
+def history() -> list[str]:
+    """The commits of this checkout."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("these files are not a git checkout, so there is no history to look in")
+    git = ["git", "-C", str(ROOT)]
+    try:
+        shallow = subprocess.check_output([*git, "rev-parse", "--is-shallow-repository"], text=True)
+        if shallow.strip() == "true":
+            pytest.skip("a shallow clone does not have the whole history")
+        return subprocess.check_output([*git, "rev-list", "HEAD"], text=True).split()
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"git cannot tell the history: {error}")
+
+
+def combined_commits() -> list[str]:
+    """Those that docs/reproduce.md lists as not in the history any more."""
+    section = (ROOT / "docs" / "reproduce.md").read_text().split("\n## Commits\n")[1]
+    return re.findall(r"\b[0-9a-f]{7}(?=[,.])", section.split("one by\none:")[1].split("\n## ")[0])
+
+
+def named_commits() -> dict[str, str]:
+    """Each commit that a result or a page names, and a file that names it."""
+    named = {}
+    for path in sorted((ROOT / "results").rglob("*.json")):
+        for commit in re.findall(r'"commit": *"([^"]*)"', path.read_text()):
+            named[commit] = str(path.relative_to(ROOT))
+    for page in PAGES:
+        for word in re.findall(r"\b[0-9a-f]{7,40}\b", page.read_text()):
+            if re.search("[a-f]", word) and re.search("[0-9]", word):
+                named[word] = str(page.relative_to(ROOT))
+    return named
+
+
+def test_commits_that_are_named_are_in_the_history_or_listed() -> None:
+    known, combined, named = history(), combined_commits(), named_commits()
+    assert len(named) > 20
+    assert combined
+    assert not [c for c in combined if any(one.startswith(c) for one in known)]
+    lost = {
+        commit: path
+        for commit, path in named.items()
+        if not commit.startswith(tuple(combined))
+        if not any(one.startswith(commit) for one in known)
+    }
+    assert lost == {}, "not in the history, nor listed under Commits in docs/reproduce.md"

@@ -16,6 +16,12 @@ import pytest
 from drill_calls import Ended, Forks, call, outcome
 from drill_damage import Damages, damage, is_refused
 
+import grue
+from grue.experiments import progress_of, rates, status
+from grue.experiments.conductor import Failure, StudyOutcome, TaskProgress
+from grue.experiments.tasks import PlannedRun, Task
+from grue.training.splits import best_step, read_split_rows
+
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,6 +104,40 @@ def test_damage_changes_the_file() -> None:
     assert data not in found
     assert len(set(found)) > 150
     assert found == [damage(data, random.Random(number)) for number in range(200)]
+
+
+def test_small_files(tmp_path: Path) -> None:
+    """The state and the rates of a study, and the rows of splits: read, or refused in a line."""
+    one = Task(0, "a group", (PlannedRun("run", {"steps": 5}),), False)
+    failed = StudyOutcome(failures=[Failure("run", "why", "here")])
+    status.StatusFile(tmp_path, "here").write([TaskProgress(one)], failed)
+    config = grue.TrainConfig(game=str(tmp_path), valid=str(tmp_path), agent="drrn")
+    told = {"device": "CPU", "runs": 2, "steps_per_s": 9.5, "start_s": 1.0, "peak_bytes": 80}
+    for _ in range(2):
+        rates.keep_rates(tmp_path, [config], told)
+    row = {"seed": 0, "games": 2, "wins": 1, "score": 1.5, "normalised": 0.5, "fraction": 0.5}
+    rows = [{"step": config.valid_every, **row, "split": split} for split in ("train", "valid")]
+    (tmp_path / "splits.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in rows))
+
+    def estimate() -> None:
+        rates.read_rates("CPU", tmp_path).estimate([config], 1000, True)
+
+    for name, read in (
+        ("status.json", lambda: progress_of.table_of(tmp_path)),
+        ("rates.jsonl", estimate),
+        ("splits.jsonl", lambda: best_step(read_split_rows(tmp_path, config))),
+    ):
+        read()
+        whole, refused = (tmp_path / name).read_bytes(), []
+        for number in range(200):
+            (tmp_path / name).write_bytes(damage(whole, random.Random(number)))
+            try:
+                read()
+            except grue.GrueError as error:
+                refused.append(str(error))
+        assert len(refused) > 80
+        assert {len(line.splitlines()) for line in refused} == {1}
+        (tmp_path / name).write_bytes(whole)
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,9 @@ from grue.agents.replay import GAME, ReplayStep
 from grue.cli import entry
 from grue.engine.stacked import StackedEnv
 from grue.errors import BrokenFileError, GrueError, UsageError
+from grue.experiments import ray_cluster
+from grue.experiments.study import PlannedStudy, Where
+from grue.experiments.worker import evaluate
 from grue.reports.splits import draw_gaps, draw_splits, split_curves
 from grue.training import playing
 from grue.training.evaluate import play_episodes
@@ -37,6 +40,7 @@ from grue.training.programs import (
     parameters_of,
     resolved,
 )
+from grue.training.progress import Display
 from grue.training.runs import load_state, read_config, read_run
 from grue.training.sets import TEST, TRAIN, VALID, is_set, sets_of
 from grue.training.splits import COLUMNS, best_step, read_split_rows
@@ -297,6 +301,9 @@ def test_damaged_rows_are_refused(
     (folder / "splits.jsonl").write_bytes(b"".join(lines[:-1]))
     with pytest.raises(BrokenFileError, match="ends at step 600, before the checkpoint"):
         train(setting(steps=800), tmp_path, resume=True)
+    (folder / "splits.jsonl").unlink()
+    with pytest.raises(BrokenFileError, match="ends at step 0, before the checkpoint of step 600"):
+        train(setting(), tmp_path, resume=True)  # It was finished.
 
 
 # Evaluation
@@ -404,7 +411,7 @@ def test_what_is_refused(
     one_game = {"game": "saladworld-1", "agent": "drrn", "test": None}
     for given, told in (
         ({"valid": str(tmp_path / "none")}, "there is no folder .*none"),
-        ({"valid": str(empty)}, "there are no games in .*empty"),
+        ({"valid": str(empty)}, "no games in .*empty; give a folder with stories .* or compiled"),
         ({"game": str(empty)}, "there are no games in .*empty"),
         (
             {"test": str(folders / "one")},
@@ -415,7 +422,16 @@ def test_what_is_refused(
         ({"agent": "sc"}, "sc knows commands by their number, and .*test has others, such as '"),
         ({"valid_every": 300}, "valid_every must be a multiple of metrics_every, which is 200"),
         ({"steps": 800, "valid_every": 600}, "steps must be a multiple of valid_every, .* 600"),
-        ({"story": "x.z5"}, "give story to grue.load|already has its story"),
+        ({"story": "x.z5"}, "--story is for one Z-machine story, and .* is a folder of games"),
+        ({"commands": "x"}, "--commands is for one Z-machine story, and .* is a folder of games"),
+        (
+            {"game": str(tmp_path / "gmaes"), "valid": None, "test": None},
+            "no file or folder .*gmaes",
+        ),
+        (
+            {"valid": str(DATA / "saladworld-7.z8")},
+            "saladworld-7.z8 is no folder; give a folder of",
+        ),
     ):
         with pytest.raises(UsageError, match=told):
             check_trainable(resolved(setting(**given)))
@@ -444,6 +460,62 @@ def test_damaged_games_are_refused_or_left_out(
         check_trainable(resolved(left))
 
 
+def test_eval_leaves_damaged_games_out_if_asked(
+    done: Path, folders: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    games = shutil.copytree(folders / TEST, tmp_path / "games")
+    (games / "broken.grue.npz").write_bytes(b"none")
+    asked = ["eval", str(done), "--greedy", "--games", str(games)]
+    code, _, told = run_cli(capsys, *asked)
+    assert code == 1
+    assert "1 of 2 games of" in told
+    assert "broken.grue.npz" in told
+    assert "grue eval --leave-out" in told
+    code, shown, told = run_cli(capsys, *asked, "--leave-out", "--json")
+    assert code == 0
+    assert [game["game"] for game in json.loads(shown)[0]["games"]] == ["saladworld-5"]
+    assert "left out 1, first broken.grue.npz (" in told
+    code, _, told = run_cli(capsys, "eval", str(done), "--leave-out")
+    assert code == 2
+    assert "--leave-out is for the files of --games" in told
+
+
+def test_a_run_on_a_node_that_cannot_be_played_is_told(
+    done: Path, folders: Path, tmp_path: Path
+) -> None:
+    """It does not spoil the others."""
+    bare = shutil.copytree(done, tmp_path / "bare")
+    for place in ("checkpoint", "best"):
+        shutil.rmtree(bare / place)
+    how = HowToPlay(greedy_only=True, games=folders / TEST)
+    told: list[Any] = []
+    runs = [("a", {"folder": str(bare)}), ("b", {"folder": str(done)})]
+    order = {"kind": "evaluate", "runs": runs, **json.loads(json.dumps(how.to_json()))}
+    assert evaluate(order, lambda name, values: told.append((name, values))) == ("done", {})
+    (first, lost), (second, found) = told
+    assert (first, second, lost["run"], found["run"]) == ("result", "result", "a", "b")
+    assert (lost["has_only_begun"], lost["code"]) == (True, 1)
+    assert "has no checkpoint" in lost["why"]
+    (here,) = evaluate_runs(done, how)
+    assert isinstance(here, GamesEvaluation)
+    assert found["json"] == {**here.to_json(), "run": "b"}
+
+
+def test_nodes_must_see_the_games_of_all_splits(
+    setting: Callable[..., grue.TrainConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def check_nodes(out: Path, files: list[str]) -> None:
+        raise GrueError(" ".join(files))
+
+    monkeypatch.setattr(ray_cluster, "connect", lambda address, cores: None)
+    monkeypatch.setattr(ray_cluster, "check_nodes", check_nodes)
+    own = setting(steps=200)
+    study = PlannedStudy([own], tmp_path, tmp_path, Where(ray="auto"), Display())
+    with pytest.raises(GrueError) as told:
+        study.carry_out()
+    assert {own.game, own.valid, own.test} == set(str(told.value).split())
+
+
 def test_a_run_is_of_its_games(
     setting: Callable[..., grue.TrainConfig], folders: Path, tmp_path: Path
 ) -> None:
@@ -455,6 +527,22 @@ def test_a_run_is_of_its_games(
     longer = dataclasses.replace(own, steps=400)
     with pytest.raises(UsageError, match="its files have changed since"):
         train(longer, tmp_path / "runs", resume=True)
+
+
+def test_an_agent_plays_with_the_words_of_its_own_games(
+    setting: Callable[..., grue.TrainConfig], folders: Path, tmp_path: Path
+) -> None:
+    """Other games may have as many words, and other numbers for them."""
+    games = shutil.copytree(folders / TRAIN, tmp_path / "games")
+    valid = shutil.copytree(folders / VALID, tmp_path / "valid")
+    run = train(setting(game=str(games), valid=str(valid), test=None, steps=200), tmp_path / "runs")
+    (folder,) = (result.folder for result in run.runs)
+    assert folder is not None
+    shutil.rmtree(valid)  # It is not needed to play.
+    grue.load_agent(folder).close()
+    (games / "saladworld-2.grue.npz").rename(games / "saladworld-9.grue.npz")
+    with pytest.raises(UsageError, match=r"games have changed since .* was trained on them"):
+        grue.load_agent(folder)
 
 
 def test_a_folder_with_the_name_of_a_game_is_not_the_game(

@@ -180,7 +180,7 @@ def test_bad_arguments_are_refused(env: SaladWorldVectorEnv, tmp_path: Path) -> 
     for number in (0, -3):
         with pytest.raises(UsageError, match=f"num_envs is {number}; use a whole number"):
             made(num_envs=number)
-    with pytest.raises(UsageError, match="at least 1 step"):
+    with pytest.raises(UsageError, match="episode_steps is 0; give a whole number, at least 1"):
         made(num_envs=2, episode_steps=0)
     with pytest.raises(UsageError, match="1 to 7"):
         made(num_envs=2, level=8)
@@ -227,6 +227,15 @@ def test_all_ways_to_name_a_game(tmp_path: Path) -> None:
         "_subtasks",
         "_admissible",
     }
+
+
+def test_a_name_is_the_game_beside_a_folder_of_that_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "saladworld-1").mkdir()
+    monkeypatch.chdir(tmp_path)
+    env = made("grue/TextGame-v0", num_envs=2, game="saladworld-1", admissible=False)
+    assert env.commands == grue.load("saladworld-1").commands
 
 
 def test_sets_of_games() -> None:

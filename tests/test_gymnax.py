@@ -56,6 +56,47 @@ def test_a_limit_truncates(legacy: bool) -> None:
     assert reward.dtype == jnp.float32
 
 
+def test_each_game_of_a_set_has_its_own_limit() -> None:
+    env = grue.gymnax(grue.make_many(["saladworld-1", "saladworld-2"]))
+    key, look = jax.random.key(0), env.env.commands.index("look")
+    for game, limit in ((0, 100), (1, 200)):
+        params = env.default_params._replace(game=game)
+        _, state = env.reset(key, params)
+        late = state._replace(game=state.game._replace(world=state.game.world._replace(steps=98)))
+        step = jax.jit(env.step_env)
+        _, late, *_ = step(key, late, look, params)
+        assert not bool(env.is_terminal(late, params))
+        _, late, _, terminated, truncated, _ = step(key, late, look, params)
+        assert [bool(terminated), bool(truncated)] == [False, limit == 100]
+        assert bool(env.is_terminal(late, params)) == (limit == 100)
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_params_end_an_episode_earlier(legacy: bool) -> None:
+    env = grue.gymnax(grue.make("saladworld-1"), legacy=legacy)
+    key, params = jax.random.key(0), env.default_params._replace(max_steps_in_episode=2)
+    _, state = env.reset(key, params)
+    for step in (1, 2):
+        assert not bool(env.is_terminal(state, params))
+        assert int(state.time) == step - 1
+        _, after, *_ = env.step_env(key, state, 0, params)
+        assert bool(env.is_terminal(after, params)) == (step == 2)
+        _, state, _, *ends, info = jax.jit(env.step)(key, state, 0, params)
+    assert [bool(end) for end in ends] == ([True] if legacy else [False, True])
+    assert bool(info["truncated"])
+    assert int(state.time) == 0
+
+
+@pytest.mark.usefixtures("untyped")
+def test_games_that_are_not_there() -> None:
+    env = grue.gymnax(grue.make_many(["saladworld-1", "saladworld-2"]))
+    for number in (-2, 2):
+        with pytest.raises(grue.UsageError, match=f"there is no game {number}; use 0 to 1"):
+            env.reset(jax.random.key(0), GymnaxParams(game=number))
+    with pytest.raises(grue.UsageError, match="'saladworld-1' is no environment"):
+        grue.gymnax("saladworld-1")  # pyright: ignore[reportArgumentType]
+
+
 def test_params_hold_which_game() -> None:
     env = grue.gymnax(grue.make_many(["saladworld-1", "saladworld-2"]))
     keys = jax.random.split(jax.random.key(1), 32)

@@ -74,6 +74,7 @@ def test_seeds_that_fail_are_replaced(tmp_path: Path, monkeypatch: pytest.Monkey
         (["hunter", "--level", "0"], "no level '0' of tw-treasure_hunter; there are 1 to 30"),
         (["cooking", "--level", "9"], "there is no level '9' of tw-cooking; there are gata-1"),
         (["coin", "--split", "80,20"], "the split 80,20 is not of train, valid and test games"),
+        (["coin", "--split", "80,10,10"], "10% of 2 games are none, so there would be"),
         (["coin", "--split", "most"], "--split is 'most'; give whole percents such as 80,10,10"),
     ],
 )

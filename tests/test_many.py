@@ -19,6 +19,7 @@ from grue.engine.compiled import CompiledEnv
 from grue.engine.drawing import Draw
 from grue.engine.layout import NOT_HERE, Layout
 from grue.engine.make import compiled
+from grue.engine.sets import games_of
 from grue.engine.stacked import StackedEnv, alike
 from grue.games.gamefile import CompiledGame
 from grue.games.tokens import SharedVocabulary
@@ -267,6 +268,7 @@ def test_limits_of_steps_are_the_games_own(levels: StackedEnv) -> None:
     assert short.episode_steps == 7
 
 
+@pytest.mark.usefixtures("untyped")
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -278,11 +280,33 @@ def test_limits_of_steps_are_the_games_own(levels: StackedEnv) -> None:
         ({"hosted": "maybe"}, "hosted is 'maybe'; use 'refuse', 'leave out', 'host'"),
         ({"damaged": "host"}, "damaged is 'host'; use 'refuse', 'leave out'"),
         ({"engine": "fast"}, "engine is 'fast'"),
+        ({"weights": ["a", "b"]}, "weights are .'a', 'b'.; give 2 numbers"),
+        ({"episode_steps": 0}, "episode_steps is 0; give a whole number, at least 1"),
+        ({"episode_steps": "x"}, "episode_steps is 'x'"),
+        ({"commands": "look"}, "commands is 'look'; give a list of commands"),
+        ({"vocabulary": ["look"]}, "the vocabulary has no word <unknown>"),
     ],
 )
 def test_bad_options_are_named(options: dict[str, Any], message: str) -> None:
     with pytest.raises(grue.UsageError, match=message):
         grue.make_many(["saladworld-1", "saladworld-2"], **options)
+
+
+@pytest.mark.usefixtures("untyped")
+@pytest.mark.parametrize("games", [None, 3, {"saladworld-1"}])
+def test_what_is_no_list_of_games(games: Any) -> None:
+    with pytest.raises(grue.UsageError, match="give a folder or a list of games"):
+        grue.make_many(games)
+
+
+def test_numbers_that_no_game_has(levels: StackedEnv) -> None:
+    for number in (-1, 7, jnp.array([0, 7])):
+        with pytest.raises(grue.UsageError, match=r"there is no game .*; use 0 to 6"):
+            levels.reset(None, number)
+    with pytest.raises(grue.UsageError, match="there is no game 7; use 0 to 6"):
+        levels.single(7)
+    with pytest.raises(grue.UsageError, match="the draw is of 2 games, and the set has 7"):
+        levels.with_draw(Draw.of(2))
 
 
 # Words
@@ -344,8 +368,15 @@ def test_a_folder_is_a_set(stories: list[Path], tmp_path: Path) -> None:
         grue.make_many(tmp_path)
     with pytest.raises(grue.UsageError, match="there is no folder"):
         grue.make_many(tmp_path / "none")
+    with pytest.raises(grue.UsageError, match="saladworld-1 is no folder; give a folder of games"):
+        grue.make_many("saladworld-1")
     with pytest.raises(grue.UsageError, match="the list of games is empty"):
         grue.make_many([])
+    (tmp_path / "twice").mkdir()
+    for name in ("a.z8", "a.z5", "a.grue.npz", "b.grue.npz"):
+        (tmp_path / "twice" / name).touch()
+    listed = [str(game) for game in games_of(tmp_path / "twice")]
+    assert [Path(game).name for game in listed] == ["a.z5", "a.z8", "b.grue.npz"]
     compiled(grue.load(stories[0])).save(inner / "extra.grue.npz")
     (inner / "wrong.grue.npz").write_bytes(b"no game")
     with pytest.raises(grue.BrokenFileError, match=r"wrong.grue.npz .*damaged='leave out'"):
@@ -437,6 +468,42 @@ def test_fork_gives_rows_of_one_state(levels: StackedEnv) -> None:
         group = env.fork(state, 4)
         for leaf, rows in zip(jax.tree.leaves(state), jax.tree.leaves(group), strict=True):
             assert np.array_equal(rows, np.stack([leaf] * 4))
+
+
+@pytest.mark.usefixtures("untyped")
+@pytest.mark.parametrize("count", [0, -1, 1.5, "3"])
+def test_forks_of_no_rows(levels: StackedEnv, count: Any) -> None:
+    real = grue.make("saladworld-1", engine="hosted")
+    games = grue.TextGames(levels)
+    for fork in (
+        lambda: levels.fork(levels.reset()[0], count),
+        lambda: real.fork(real.reset()[0], count),
+        lambda: games.fork(games.begin(1), 0, count),
+    ):
+        with pytest.raises(grue.UsageError, match=r"the count of a fork is .*at least 1"):
+            fork()
+    real.close()
+
+
+@pytest.mark.usefixtures("untyped")
+def test_texts_and_numbers_that_are_wrong(levels: StackedEnv) -> None:
+    games: Any = grue.TextGames(levels)
+    now = games.begin(3)
+    assert len(games.begin(0)) == len(games.take(now, [])) == 0
+    for wrong, message in (
+        (lambda: games.begin(-1), "give a number from 0 on"),
+        (lambda: games.begin(2, games=[0, 9]), "numbers of games of the set, which are 0 to 6"),
+        (lambda: games.begin(1, games=[0.5]), "numbers of games of the set"),
+        (lambda: games.begin(2, games=[0]), "there are 1 numbers for 2 games"),
+        (lambda: games.take(now, [3]), "numbers of games of the moment, which are 0 to 2"),
+        (lambda: games.fork(now, -1, 2), "numbers of games of the moment"),
+        (lambda: games.facts(now, 3), "numbers of games of the moment"),
+        (lambda: games.play(now, "abc"), "give a list of texts"),
+        (lambda: games.play(now, ["look", None, "look"]), "give a list of texts"),
+        (lambda: games.play(now, ["look"]), "there are 1 commands for 3 games"),
+    ):
+        with pytest.raises(grue.UsageError, match=message):
+            wrong()
 
 
 def test_the_example_plays_with_any_callable(

@@ -111,6 +111,17 @@ def test_a_missing_row(line: int, out: Path, capsys) -> None:
     assert contents(out) == before
 
 
+def test_a_finished_run_is_finished(out: Path, capsys) -> None:
+    """Also where games of a folder would have been played meanwhile."""
+    often = ["--set", "valid_every=100"]
+    own = out / "own"
+    assert entry.main([*TRAIN, *often, "--steps", "500", "--out", str(own)]) == 0
+    before = contents(own)
+    assert entry.main([*TRAIN, *often, "--steps", "500", "--resume", "--out", str(own)]) == 0
+    assert "is finished: 500 steps" in capsys.readouterr().err
+    assert contents(own) == before
+
+
 def test_a_missing_row_of_a_finished_run(out: Path, capsys) -> None:
     path = out / NAME / "metrics.jsonl"
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[1:]))

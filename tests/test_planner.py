@@ -60,6 +60,15 @@ def test_what_a_study_measured_is_kept(tmp_path: Path) -> None:
     assert found.estimate([config("drqn")] * 2, STEPS, together=True) == (47.0, True)
     assert found.bytes_of(config("sc", "dropout")) == 40
     assert not read_rates("TPU", tmp_path).estimate([config()], STEPS, True).measured
+    written = (tmp_path / "rates.jsonl").read_text()
+    (tmp_path / "rates.jsonl").write_text(written + '{"device": "GP')  # Killed while it wrote.
+    assert read_rates("GPU", tmp_path).rows == found.rows
+    keep_rates(tmp_path, [config("sc")], measured)
+    assert len(read_rates("GPU", tmp_path).rows) == len(found.rows) + 1
+    zero = written.splitlines()[0].replace("50.0", "0.0")
+    (tmp_path / "rates.jsonl").write_text(f"{written}{zero}\n")
+    with pytest.raises(BrokenFileError, match=r"line 3 is damaged .*not more than 0"):
+        read_rates("GPU", tmp_path)
     (tmp_path / "rates.jsonl").write_text("{}\n")
     with pytest.raises(BrokenFileError, match=r"line 1 is damaged .* delete the file"):
         read_rates("GPU", tmp_path)

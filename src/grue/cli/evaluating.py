@@ -12,11 +12,10 @@ import typer
 
 from grue.cli.entry import replace_unreadable
 from grue.cli.options import AsJson, CoresPerGroup, RayAddress, print_table
-from grue.cli.training import check_for_ray
 from grue.errors import GrueError, NoCheckpointError, UsageError
 
 if TYPE_CHECKING:
-    from grue.training.evaluate_runs import Played
+    from grue.training.evaluate_runs import HowToPlay, Played
 
 
 def eval_(
@@ -36,6 +35,9 @@ def eval_(
         Path | None,
         typer.Option("--games", metavar="FOLDER", help="Play every game of this folder instead."),
     ] = None,
+    leave_out: Annotated[
+        bool, typer.Option("--leave-out", help="Leave damaged files of --games out.")
+    ] = False,
     best: Annotated[
         bool, typer.Option("--best", help="The agent that was best on the validation games.")
     ] = False,
@@ -47,31 +49,40 @@ def eval_(
 
     from grue.training.evaluate_runs import HowToPlay, evaluate_runs
 
+    if leave_out and games is None:
+        raise UsageError("--leave-out is for the files of --games; give --games, or leave it out")
+    how = HowToPlay(episodes, seed, greedy, best, games, transcript, leave_out)
     if ray is not None:
-        check_for_ray(ray, {"--games": games, "--best": best})
-        asked = {"episodes": episodes, "seed": seed, "greedy": greedy, "transcript": transcript}
-        _eval_on_ray(folder, ray, cores_per_group, asked, as_json)
+        _eval_on_ray(folder, ray, cores_per_group, how, as_json)
         return
-
-    how = HowToPlay(episodes, seed, greedy, best, games, transcript)
     with Console(stderr=True).status("Playing"):
         found = list(evaluate_runs(folder, how))
     played = [one for one in found if not isinstance(one, GrueError)]
     failed = [one for one in found if isinstance(one, GrueError)]
-    for error in failed if played else ():
-        print(f"grue: left out: {error}", file=sys.stderr)
+    _tell_left_out(failed if played else ())
     for note in (note for run in played for note in run.notes):
         print(note, file=sys.stderr)
     if as_json and played:
         print(json.dumps([run.to_json(transcript) for run in played], indent=2))
     elif played:
         _show(played, transcript)
+    _check_played(failed, len(found))
+
+
+def _tell_left_out(failed: Iterable[GrueError]) -> None:
+    for error in failed:
+        print(f"grue: left out: {error}", file=sys.stderr)
+
+
+def _check_played(failed: Sequence[GrueError], count: int) -> None:
+    """An error if some of ``count`` runs could not be played."""
+    none = len(failed) == count
     # A run that has only begun is no failure.
-    broken = [one for one in failed if not isinstance(one, NoCheckpointError) or not played]
-    if len(found) == len(broken) == 1:
+    broken = [one for one in failed if not isinstance(one, NoCheckpointError) or none]
+    if count == len(broken) == 1:
         raise broken[0]
     if broken:
-        raise GrueError(f"{len(broken)} of {len(found)} runs cannot be played: {broken[0]}")
+        raise GrueError(f"{len(broken)} of {count} runs cannot be played: {broken[0]}")
 
 
 def _show(played: Sequence[Played], transcript: bool) -> None:
@@ -98,18 +109,29 @@ def _print_played(tables: Iterable[tuple[Sequence[str], Sequence[Sequence[str]]]
 
 
 def _eval_on_ray(
-    folder: Path, address: str, cores: int | None, asked: Mapping[str, Any], as_json: bool
+    folder: Path, address: str, cores: int | None, how: HowToPlay, as_json: bool
 ) -> None:
     from grue.experiments.evaluation import evaluate
     from grue.training.progress import Display
 
-    if asked["transcript"] and not as_json:
+    if how.transcript and not as_json:
         raise UsageError("--transcript with --ray needs --json; or leave --ray out")
     with Display() as display:
-        results = evaluate(folder, address, cores, asked, display)
-    for note in (note for result in results for note in result["notes"]):
+        results = evaluate(folder, address, cores, how.to_json(), display)
+    played = [result for result in results if "why" not in result]
+    failed = [_error(result) for result in results if "why" in result]
+    _tell_left_out(failed if played else ())
+    for note in (note for result in played for note in result["notes"]):
         print(note, file=sys.stderr)
-    if as_json:
-        print(json.dumps([result["json"] for result in results], indent=2))
-    else:
-        _print_played((result["columns"], result["rows"]) for result in results)
+    if as_json and played:
+        print(json.dumps([result["json"] for result in played], indent=2))
+    elif played:
+        _print_played((result["columns"], result["rows"]) for result in played)
+    _check_played(failed, len(results))
+
+
+def _error(result: Mapping[str, Any]) -> GrueError:
+    """Why a run could not be played on its node."""
+    if result["has_only_begun"]:
+        return NoCheckpointError(result["why"])
+    return (UsageError if result["code"] == UsageError.exit_code else GrueError)(result["why"])

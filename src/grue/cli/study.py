@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +19,7 @@ from grue.cli.options import (
     StoryPath,
     print_table,
 )
+from grue.errors import UsageError
 
 if TYPE_CHECKING:
     from grue.experiments.records import Record
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from grue.experiments.study import Where
     from grue.experiments.wishes import Wish
 
+FigureName = Annotated[
+    str, typer.Argument(metavar="FIGURE", help="A figure's name, all, or list to see them.")
+]
 OnlyLevels = Annotated[str | None, typer.Option(help="Run only these levels, as in 1,3 or 1-3.")]
 OnlyConditions = Annotated[str | None, typer.Option(help="Run only these, as in drqn,sc+masking.")]
 OnlySeeds = Annotated[str | None, typer.Option(help="As in 0-4; by default the scale's.")]
@@ -54,9 +58,7 @@ Plan = Annotated[
 
 
 def reproduce(
-    figure: Annotated[
-        str, typer.Argument(metavar="FIGURE", help="A figure's name, all, or list to see them.")
-    ],
+    figure: FigureName,
     scale: Annotated[
         str,
         typer.Option(
@@ -105,6 +107,7 @@ def reproduce(
         figure, scale, levels, conditions, seeds, story, draw_only, values or ()
     )
     where = Where(jobs, ray, cores_per_group, gpus_per_group, minutes, checkpoint_seconds)
+    check_alone({"--slurm": slurm, "--plan": plan, "--draw-only": draw_only})
     with placed(out or Path("reproduce") / scale) as folder:
         places = Places(folder, tuple(data or ()))
         if slurm or plan:
@@ -113,6 +116,13 @@ def reproduce(
         records = trained(wish, places, draw_only, where)
         if not no_draw:
             show_drawn(wish, places, records)
+
+
+def check_alone(options: Mapping[str, bool]) -> None:
+    """At most one of these options."""
+    given = [name for name, value in options.items() if value]
+    if len(given) > 1:
+        raise UsageError(f"give {' or '.join(given)}, not both")
 
 
 def show_drawn(wish: Wish, places: Places, records: Sequence[Record]) -> None:
@@ -141,6 +151,9 @@ def print_plan(wish: Wish, places: Places, where: Where, slurm: bool) -> None:
     from grue.experiments.runner import study_of
 
     tasks = study_of(wish, places, wanted, where, Display()).tasks() if wanted else []
+    if not tasks:
+        print("there is nothing left to train")
+        return
     rows = [(task.label, len(task.runs), duration(task.seconds or 0)) for task in tasks]
     print_table(("group", "runs", "estimate"), rows)
 

@@ -35,7 +35,10 @@ class Draw:
             raise UsageError(f"there is no draw {order!r}; use {', '.join(DRAWS)}")
         if weights is None:
             return cls(np.linspace(0, 1, count + 1, dtype=np.float32)[1:], order)
-        chances = np.asarray(weights, np.float64)
+        try:
+            chances = np.asarray(weights, np.float64)
+        except (TypeError, ValueError):
+            raise UsageError(f"weights are {weights!r}; give {count} numbers") from None
         if order == "in order":
             raise UsageError("weights are for games that are drawn; leave them out, or draw")
         if chances.shape != (count,) or not np.isfinite(chances).all() or (chances < 0).any():

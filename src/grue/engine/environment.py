@@ -13,6 +13,7 @@ import numpy as np
 
 from grue.engine.emulator import LARGEST_SEED
 from grue.engine.step import Step
+from grue.errors import UsageError
 from grue.games.playable import Knowledge
 from grue.games.tokens import Vocabulary
 
@@ -92,6 +93,7 @@ class Environment(Protocol):
         import jax
         import jax.numpy as jnp
 
+        check_count(count)
         return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (count, *jnp.shape(leaf))), state)
 
     def decode(self, observation: Any) -> str:
@@ -115,6 +117,19 @@ class Environment(Protocol):
 
         A pooled game restarts them when needed; a hosted game stays closed.
         """
+
+
+def check_count(count: Any) -> None:
+    """Of the rows of a fork."""
+    if not isinstance(count, int | np.integer) or count < 1:
+        raise UsageError(f"the count of a fork is {count!r}; give a whole number, at least 1")
+
+
+def check_episode_steps(episode_steps: Any) -> None:
+    if episode_steps is None:
+        return
+    if not isinstance(episode_steps, int | np.integer) or episode_steps < 1:
+        raise UsageError(f"episode_steps is {episode_steps!r}; give a whole number, at least 1")
 
 
 def episode_seed(key: Any, episode: Any) -> Any:

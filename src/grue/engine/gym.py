@@ -15,6 +15,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import read_from_shared_memory
 
+from grue.engine.environment import check_episode_steps
 from grue.engine.hosted_story import host
 from grue.engine.step import Step
 from grue.errors import UsageError
@@ -163,11 +164,6 @@ def level_name(level: int) -> str:
             f"SaladWorld has no level {level!r}; the levels are {LEVELS[0]} to {LEVELS[-1]}"
         )
     return f"saladworld-{int(level)}"
-
-
-def check_episode_steps(episode_steps: int | None) -> None:
-    if episode_steps is not None and episode_steps < 1:
-        raise UsageError(f"episode_steps is {episode_steps}; give at least 1 step")
 
 
 def observation(step: Step) -> str:

@@ -21,7 +21,8 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from grue.engine.compiled import CompiledEnv
-from grue.engine.gym import check_episode_steps, level_name
+from grue.engine.environment import check_episode_steps
+from grue.engine.gym import level_name
 from grue.engine.make import make
 from grue.engine.sets import OneGame, make_many
 from grue.engine.stacked import StackedEnv
@@ -30,6 +31,7 @@ from grue.errors import CannotCompileError, UsageError
 from grue.files import expanded
 from grue.games.gamefile import CompiledGame
 from grue.games.playable import Playable
+from grue.games.registry import known_names
 
 Games = tuple[Any, Any]
 """The states of all games, and which of them have ended and restart at the next step."""
@@ -235,7 +237,8 @@ def _compiled_env(
     try:
         if not isinstance(game, str | Path | Playable | CompiledGame):
             return make_many(game, "compiled", episode_steps=episode_steps, **options)
-        if isinstance(game, str | Path) and expanded(game).is_dir():
+        is_name = str(game) in known_names()
+        if isinstance(game, str | Path) and not is_name and expanded(game).is_dir():
             return make_many(game, "compiled", episode_steps=episode_steps, **options)
         if options:
             raise UsageError(f"{', '.join(options)}: only for a folder or a list of games")

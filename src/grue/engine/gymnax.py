@@ -30,7 +30,7 @@ class GymnaxParams(NamedTuple):
     game: Any = ANY
     """The number of a game of a set; -1 draws one for each episode."""
     max_steps_in_episode: Any = 0
-    """As the environment has it; for programs that read it."""
+    """Ends an episode at the latest; 0 leaves the environment's own limit alone."""
 
 
 class GymnaxState(NamedTuple):
@@ -48,6 +48,8 @@ class GymnaxEnv:
     """
 
     def __init__(self, env: Environment, legacy: bool = False) -> None:
+        if not isinstance(env, Environment):
+            raise UsageError(f"{env!r} is no environment; give the result of grue.make")
         if isinstance(env, EmulatorEnv | HostedSetEnv):
             raise UsageError("gymnax steps games in jitted programs; this one is hosted")
         self.env, self.legacy = env, legacy
@@ -87,9 +89,11 @@ class GymnaxEnv:
         """One step without what follows an end."""
         following, step = self.env.step(state.game, action)
         reward = jnp.asarray(step.reward, jnp.float32)
-        ends = [step.terminated, step.truncated]
+        after = self._state(following, step, state.time + 1)
+        late = self._late(after, params) & ~step.terminated
+        ends = [step.terminated, late]
         if self.legacy:
-            ends = [step.terminated | step.truncated]
+            ends = [step.terminated | late]
         info = {
             "discount": jnp.where(step.terminated, 0.0, 1.0),
             "observation": step.observation,
@@ -97,11 +101,10 @@ class GymnaxEnv:
             "subtasks": step.subtasks,
             "admissible": step.admissible,
             "terminated": step.terminated,
-            "truncated": step.truncated,
+            "truncated": late,
         }
         if isinstance(self.env, StackedEnv):
             info["game"] = following.game
-        after = self._state(following, step, state.time + 1)
         return step.observation, after, reward, *ends, info
 
     def _state(self, state: Any, step: Step, time: Array) -> GymnaxState:
@@ -114,7 +117,17 @@ class GymnaxEnv:
         return self.env.look(state.game)
 
     def is_terminal(self, state: GymnaxState, params: GymnaxParams | None = None) -> Array:
-        return state.game.over | (state.game.steps >= self.env.episode_steps)
+        return state.game.over | self._late(
+            state, self.default_params if params is None else params
+        )
+
+    def _late(self, state: GymnaxState, params: GymnaxParams) -> Array:
+        """Whether the episode has come to a limit: that of its game, or that of the params."""
+        limit = self.env.episode_steps
+        if isinstance(self.env, StackedEnv):
+            limit = jnp.asarray(self.env.episode_limits)[state.game.game]
+        most = jnp.asarray(params.max_steps_in_episode)
+        return (state.game.steps >= limit) | ((most > 0) & (state.time >= most))
 
     def discount(self, state: GymnaxState, params: GymnaxParams | None = None) -> Array:
         return jnp.where(state.game.over, 0.0, 1.0)

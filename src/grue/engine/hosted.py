@@ -20,7 +20,7 @@ from grue.engine.emulator import (
     open_emulator,
     restart_emulator,
 )
-from grue.engine.environment import Environment, episode_seed
+from grue.engine.environment import Environment, check_count, episode_seed
 from grue.engine.step import Step
 from grue.errors import UsageError
 from grue.games.logic import Facts
@@ -145,6 +145,7 @@ class EmulatorEnv(RealGame[G], ABC):
         return following, self._report(following, text, following.score - state.score, changed)
 
     def fork(self, state: HostedState, count: int) -> list[HostedState]:
+        check_count(count)
         return [state] * count
 
     def look(self, state: HostedState) -> np.ndarray:

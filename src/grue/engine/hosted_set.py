@@ -12,7 +12,7 @@ import numpy as np
 
 from grue.engine.drawing import Draw
 from grue.engine.emulator import LARGEST_SEED
-from grue.engine.environment import Environment
+from grue.engine.environment import Environment, check_count
 from grue.engine.hosted import OBSERVATION_LENGTH, Tokens
 from grue.engine.hosted_story import host
 from grue.engine.stacked import CompiledEntry, StackedEnv, joined_digest, names_of_subtasks
@@ -160,6 +160,7 @@ class HostedSetEnv(Environment):
         return state._replace(world=world), self._of_set(state.game, step)
 
     def fork(self, state: HostedSetState, count: int) -> list[HostedSetState]:
+        check_count(count)
         return [state] * count
 
     def look(self, state: HostedSetState) -> np.ndarray:

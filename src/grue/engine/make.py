@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal, overload
 
 from grue.engine.compiled import CompiledEnv
-from grue.engine.environment import Environment
+from grue.engine.environment import Environment, check_episode_steps
 from grue.errors import CannotCompileError, GrueError, UsageError
 from grue.games.game import Game, read_textworld_game
 from grue.games.gamefile import SUFFIX, CompiledGame, compiled_path, load_compiled
@@ -45,6 +45,7 @@ def make(
     """
     if engine not in ENGINES:
         raise UsageError(f"there is no engine {engine!r}; the engines are {', '.join(ENGINES)}")
+    check_episode_steps(episode_steps)
     if str(game).endswith(SUFFIX):
         check_whole(game, story, commands)
         file = load_compiled(Path(str(game)))

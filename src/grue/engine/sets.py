@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, overload
 
 from grue.engine.drawing import Draw
-from grue.engine.environment import Environment
+from grue.engine.environment import Environment, check_episode_steps
 from grue.engine.hosted_set import GameOfSet, HostedSetEnv
 from grue.engine.layout import shared_words
 from grue.engine.make import ENGINES, compiled, near_notice
@@ -19,7 +19,7 @@ from grue.files import expanded
 from grue.games.game import SUFFIX
 from grue.games.gamefile import CompiledGame, load_compiled
 from grue.games.playable import Playable
-from grue.games.registry import load
+from grue.games.registry import known_names, load
 from grue.games.tokens import UNKNOWN_WORD, SharedVocabulary, Vocabulary
 
 HOSTED = ("refuse", "leave out", "host")
@@ -62,15 +62,17 @@ class _Set:
                 f"{len(self.refused)} of {total} games cannot be compiled, such as {name} ({why}); "
                 "hosted='leave out' leaves them out, hosted='host' plays them hosted"
             )
+        if not self.found:
+            name, why = self.left_out[0]
+            if total == 1:
+                raise UsageError(f"the only game, {name}, cannot be used: {why}")
+            raise UsageError(f"none of the {total} games can be used; the first is {name}: {why}")
         if self.left_out:
             told = "; ".join(f"{name}: {why}" for name, why in self.left_out[:3])
             more = ", …" if len(self.left_out) > 3 else ""
             warnings.warn(
                 f"left out {len(self.left_out)} of {total} games: {told}{more}", stacklevel=3
             )
-        if not self.found:
-            name, why = self.left_out[0]
-            raise UsageError(f"none of the {total} games can be used, the first {name} ({why})")
         near = [one.entry.compiled for one in self.found if one.entry is not None]
         near = [game for game in near if game.header.get("near")]
         if near:
@@ -133,6 +135,9 @@ def make_many(
     ):
         if value not in allowed:
             raise UsageError(f"{name} is {value!r}; use {', '.join(map(repr, allowed))}")
+    check_episode_steps(episode_steps)
+    if isinstance(commands, str | Path):
+        raise UsageError(f"commands is {str(commands)!r}; give a list of commands")
     if engine == "compiled" and hosted == "host":
         raise UsageError("the compiled engine hosts no games; use engine='auto' or hosted='refuse'")
     listed = games_of(games)
@@ -155,26 +160,33 @@ def make_many(
 def games_of(games: str | Path | Sequence[OneGame]) -> list[OneGame]:
     """The games of a folder, by name, or of a list."""
     if not isinstance(games, str | Path):
+        if not isinstance(games, Sequence):
+            raise UsageError(f"games is {games!r}; give a folder or a list of games")
         if not games:
             raise UsageError("the list of games is empty; give at least one game")
         return list(games)
     folder = expanded(games)
+    if folder.is_file() or (not folder.exists() and str(games) in known_names()):
+        raise UsageError(f"{games} is no folder; give a folder of games, or in Python a list")
     if not folder.is_dir():
-        raise UsageError(f"there is no folder {games}; give a folder or a list of games")
+        raise UsageError(f"there is no folder {games}; give a folder of games")
     found = _in_folder(folder)
     if not found:
         inside = sorted(p.name for p in folder.iterdir() if p.is_dir() and _in_folder(p))
-        hint = f"give one of its folders {', '.join(inside)}" if inside else "give another"
+        hint = f"give a folder with stories ({', '.join(STORIES)}) or compiled files (*{SUFFIX})"
+        if inside:
+            hint = f"give one of its folders {', '.join(inside)}"
         raise UsageError(f"there are no games in {games}; {hint}")
     return found
 
 
 def _in_folder(folder: Path) -> list[OneGame]:
     """Stories, and compiled files without a story beside them."""
-    stories = {p.stem: p for p in folder.iterdir() if p.suffix in STORIES}
-    files = {p.name.removesuffix(SUFFIX): p for p in folder.iterdir() if p.name.endswith(SUFFIX)}
-    found = {**files, **stories}
-    return [found[name] for name in sorted(found)]
+    stories = [(p.stem, p) for p in folder.iterdir() if p.suffix in STORIES]
+    known = {name for name, _ in stories}
+    files = [p for p in folder.iterdir() if p.name.endswith(SUFFIX)]
+    named = [(p.name.removesuffix(SUFFIX), p) for p in files]
+    return [p for _, p in sorted([*stories, *(one for one in named if one[0] not in known)])]
 
 
 def _read(game: OneGame) -> tuple[CompiledEntry, Playable | None]:
@@ -196,7 +208,7 @@ def _quietly(read: Callable[[Playable], CompiledGame], game: Playable) -> Compil
 def _vocabulary(found: Sequence[GameOfSet], given: Vocabulary | None) -> SharedVocabulary:
     if given is None:
         return shared_words(one.words for one in found)
-    if given.words[:1] != (UNKNOWN_WORD,):
+    if not isinstance(given, Vocabulary) or given.words[:1] != (UNKNOWN_WORD,):
         raise UsageError(
             f"the vocabulary has no word {UNKNOWN_WORD}; give that of another grue.make_many"
         )

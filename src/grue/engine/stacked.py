@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.core import Tracer
 
 from grue.engine.aligned import Aligned, widened
 from grue.engine.compiled import CompiledEnv
@@ -99,6 +100,8 @@ class StackedEnv(Environment):
         self.vocabulary = layout.vocabulary
         self.observation_length = layout.sizes["observation_length"]
         self.episode_steps = max(fixed.limits)
+        self.episode_limits = np.array(fixed.limits)
+        """Of each game; ``episode_steps`` is the largest."""
         self.names = tuple(entry.name for entry in fixed.entries)
         self.max_scores = np.array([e.compiled.header["max_score"] for e in fixed.entries])
         """Of each game."""
@@ -119,14 +122,25 @@ class StackedEnv(Environment):
     # The pure functions
 
     def reset(self, key: Any = None, game: Array | int | None = None) -> tuple[SetState, Step]:
-        """Draws a game by the key and begins it; or begins the game of a number."""
+        """Draws a game by the key and begins it; or begins the game of a number.
+
+        In a jitted program the number cannot be checked.
+        """
         if key is None:
             stream = jnp.zeros(2, jnp.uint32)
         else:
             stream = jax.random.bits(key, (2,), jnp.uint32)
         episode = jnp.int32(0)
+        self._check_number(game)
         number = self.draw.first(stream) if game is None else jnp.asarray(game, jnp.int32)
         return self._begin(number, stream, episode)
+
+    def _check_number(self, game: Any) -> None:
+        if game is None or isinstance(game, Tracer):
+            return
+        known = len(self.names)
+        if not ((np.asarray(game) >= 0) & (np.asarray(game) < known)).all():
+            raise UsageError(f"there is no game {game}; use 0 to {known - 1}")
 
     def restart(self, state: SetState) -> tuple[SetState, Step]:
         """Draws the next game and begins it."""
@@ -193,6 +207,11 @@ class StackedEnv(Environment):
 
     def with_draw(self, draw: Draw) -> StackedEnv:
         """The same games, drawn otherwise. A program that takes the set as an argument can stay."""
+        if len(draw.below) != len(self.names):
+            raise UsageError(
+                f"the draw is of {len(draw.below)} games, and the set has {len(self.names)}; "
+                f"give Draw.of({len(self.names)}, ...)"
+            )
         other = object.__new__(StackedEnv)
         tables = self._rows, self._ended, self._begins
         other._become(self._fixed, (*tables, draw, self._starts))
@@ -200,6 +219,7 @@ class StackedEnv(Environment):
 
     def single(self, game: int) -> CompiledEnv:
         """One game by itself, with its own commands and words."""
+        self._check_number(game)
         return self._fixed.single(int(game))
 
     def own(self, state: SetState) -> State:

@@ -16,6 +16,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from grue.engine.environment import check_count
 from grue.engine.stacked import SetState, StackedEnv
 from grue.engine.step import Step
 from grue.errors import UsageError
@@ -95,18 +96,15 @@ class TextGames:
 
         The same seed, or the same numbers, give the same games.
         """
+        if count < 0:
+            raise UsageError(f"there are no {count} games; give a number from 0 on")
         if games is None:
             keys = jax.random.split(jax.random.key(seed), _size(count))
             numbers = np.asarray(self._draw(self._on_device, keys))[:count]
         else:
-            numbers = np.asarray(games, np.int32)
-            if (
-                numbers.shape != (count,)
-                or not ((numbers >= 0) & (numbers < len(self.env.names))).all()
-            ):
-                raise UsageError(
-                    f"give {count} numbers of games, each from 0 to {len(self.env.names) - 1}"
-                )
+            numbers = _numbers(games, len(self.env.names), "games of the set")
+            if len(numbers) != count:
+                raise UsageError(f"there are {len(numbers)} numbers for {count} games")
         return self._moment(self._begin(self._on_device, _padded(numbers)), count)
 
     def play(self, moment: TextMoment, commands: Sequence[str]) -> TextMoment:
@@ -114,6 +112,8 @@ class TextGames:
 
         A text that is no command of the game spends a step and changes nothing.
         """
+        if isinstance(commands, str) or not all(isinstance(c, str) for c in commands):
+            raise UsageError("give a list of texts, a command for each game")
         if len(commands) != len(moment):
             raise UsageError(f"there are {len(commands)} commands for {len(moment)} games")
         none = self.env.no_command
@@ -133,21 +133,32 @@ class TextGames:
 
     def fork(self, moment: TextMoment, index: int, count: int) -> TextMoment:
         """A group of ``count`` games that all go on from the moment of one game."""
+        check_count(count)
         return self.take(moment, [index] * count)
 
     def take(self, moment: TextMoment, indices: Sequence[int]) -> TextMoment:
         """Some games of a moment, in this order, each as often as it is named."""
-        where = np.asarray(indices)
+        where = _numbers(indices, len(moment), "games of the moment")
         state, step = jax.tree.map(lambda leaf: leaf[where], (moment.state, moment.step))
         return TextMoment(state, step, self.env)
 
     def facts(self, moment: TextMoment, index: int) -> Any:
         """The facts of the world in one game, as TextWorld states them."""
-        return self.env.facts(jax.tree.map(lambda leaf: leaf[index], moment.state))
+        (number,) = _numbers([index], len(moment), "games of the moment")
+        return self.env.facts(jax.tree.map(lambda leaf: leaf[number], moment.state))
 
     def _moment(self, found: Any, count: int) -> TextMoment:
         state, step = jax.tree.map(lambda leaf: leaf[:count], jax.device_get(found))
         return TextMoment(state, step, self.env)
+
+
+def _numbers(given: Sequence[int], count: int, what: str) -> np.ndarray:
+    """Whole numbers from 0 to count - 1."""
+    found = np.asarray(given)
+    right = found.ndim == 1 and (np.issubdtype(found.dtype, np.integer) or not len(found))
+    if not right or not ((found >= 0) & (found < count)).all():
+        raise UsageError(f"{given!r} are no numbers of {what}, which are 0 to {count - 1}")
+    return found.astype(np.int32)
 
 
 def _size(count: int) -> int:

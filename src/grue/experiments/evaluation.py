@@ -6,33 +6,36 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from grue.errors import GrueError
 from grue.experiments import ray_cluster
-from grue.experiments.conductor import Conductor, StudyOutcome, TaskProgress, Watch, told_failures
+from grue.experiments.conductor import Conductor, StudyOutcome, TaskProgress, Watch
 from grue.experiments.devices import free_cores
 from grue.experiments.on_ray import OnRay
 from grue.experiments.study import Terminated
 from grue.experiments.tasks import PlannedRun, Task
-from grue.training.runs import read_runs
+from grue.training.runs import some_run_folders
 from grue.training.train import Progress
 
 
 def evaluate(
     folder: Path, address: str, cores: int | None, asked: Mapping[str, Any], progress: Progress
 ) -> list[Mapping[str, Any]]:
-    """Plays the runs of a folder on a cluster. ``asked``: episodes, seed, greedy, transcript."""
-    runs = read_runs([folder])
-    inside = [run.folder for run in runs if run.folder != folder]
-    names = [str(path.relative_to(folder)) for path in inside] or [runs[0].folder.name]
+    """Plays the runs of a folder on a cluster; a result for each, in order.
+
+    ``asked``: episodes, seed, greedy, best, games, transcript. The result of a run that cannot be
+    played says ``why``.
+    """
+    runs = some_run_folders(folder)
+    names = [path.name if path == folder else str(path.relative_to(folder)) for path in runs]
     ray_cluster.connect(address, len(free_cores()))
     if address != ray_cluster.HERE:
-        ray_cluster.check_nodes(folder, [str(run.folder.resolve()) for run in runs])
+        games = [] if asked["games"] is None else [asked["games"]]
+        ray_cluster.check_nodes(folder, [*(str(path.resolve()) for path in runs), *games])
     options = {"kind": "evaluate", **asked}
     nodes = OnRay(options, cores or 1)
     nodes.check_room()
     each = [
-        PlannedRun(name, {"steps": 1, "folder": str(run.folder.resolve())})
-        for name, run in zip(names, runs, strict=True)
+        PlannedRun(name, {"steps": 1, "folder": str(path.resolve())})
+        for name, path in zip(names, runs, strict=True)
     ]
     shares = [each[start :: nodes.slots] for start in range(min(nodes.slots, len(each)))]
     tasks = [Task(n, f"evaluation {n + 1}", tuple(s), False) for n, s in enumerate(shares)]
@@ -40,9 +43,11 @@ def evaluate(
         outcome = Conductor(tasks, nodes, _Said(progress)).run()
     if outcome.stopped:
         raise KeyboardInterrupt
-    if outcome.failures:
-        raise GrueError(told_failures(outcome, len(each)))
-    found = {result["json"]["run"]: result for result in outcome.results}
+    found: dict[str, Mapping[str, Any]] = {
+        lost.run: {"run": lost.run, "why": lost.why, "code": 1, "has_only_begun": False}
+        for lost in outcome.failures
+    }
+    found |= {result["run"]: result for result in outcome.results}
     return [found[run.name] for run in each]
 
 

@@ -28,7 +28,8 @@ def table_of(folder: Path) -> Table:
     values = values_of(folder)
     found = values["runs"]
     done = sum(run["step"] >= run["steps"] for run in found)
-    line = f"{len(found)} runs have begun, {done} are done"
+    begun = f"{len(found)} {'run has' if len(found) == 1 else 'runs have'} begun"
+    line = f"{begun}, {done} {'is' if done == 1 else 'are'} done"
     if "groups" not in values:
         if not found:
             raise UsageError(f"{folder} has no study and no runs; give the --out of a study")
@@ -53,7 +54,8 @@ def _runs(folder: Path) -> list[dict[str, Any]]:
         config, _ = runs.read_config(path)
         rows = runs.read_rows(path)
         step = rows[-1]["step"] if rows else 0
-        found.append({"run": path.name, "step": step, "steps": config.steps})
+        name = path.name if path == folder else str(path.relative_to(folder))
+        found.append({"run": name, "step": step, "steps": config.steps})
     return found
 
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from grue.errors import BrokenFileError
 from grue.experiments.data_files import shipped
+from grue.files import read_plain
 from grue.training.config import TrainConfig
 
 NAME = "rates.jsonl"
@@ -220,12 +221,20 @@ def _overhead(device: str, benchmarks: Iterable[Rate]) -> float:
 def _own(path: Path) -> list[Rate]:
     if not path.exists():
         return []
+    try:
+        # A kill may leave the last line half written: it has no end.
+        lines = read_plain(path).split(b"\n")[:-1]
+    except OSError as error:
+        raise BrokenFileError(f"{path} cannot be read ({error.strerror}); delete it") from None
     found = []
-    for number, line in enumerate(path.read_text().splitlines(), 1):
+    for number, line in enumerate(lines, 1):
         try:
             values = json.loads(line)
-            found.append(Rate(**{**values, "agents": tuple(values["agents"])}))
-        except (ValueError, TypeError, KeyError) as error:
+            rate = Rate(**{**values, "agents": tuple(values["agents"])})
+            if not (rate.steps_per_s > 0 and rate.runs > 0 and rate.start_s >= 0):
+                raise ValueError("a number is not more than 0")
+            found.append(rate)
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise BrokenFileError(
                 f"{path}, line {number} is damaged ({error}); delete the file: "
                 "the rates are measured again"
@@ -236,7 +245,10 @@ def _own(path: Path) -> list[Rate]:
 def keep_rates(out: Path, runs: Iterable[TrainConfig], measured: Mapping[str, Any]) -> None:
     """Adds what a task measured to a study's folder, for each kind of run in it."""
     kinds = {kind_of(run): run for run in runs}
-    with (out / NAME).open("a") as file:
+    with (out / NAME).open("a+b") as file:
+        file.seek(0)
+        written = file.read()
+        file.truncate(written.rfind(b"\n") + 1)
         for kind, run in kinds.items():
             rate = Rate(
                 device=measured["device"],
@@ -248,4 +260,4 @@ def keep_rates(out: Path, runs: Iterable[TrainConfig], measured: Mapping[str, An
                 kind=kind,
                 bytes_per_run=measured["peak_bytes"] / measured["runs"],
             )
-            file.write(json.dumps(rate._asdict()) + "\n")
+            file.write(json.dumps(rate._asdict()).encode() + b"\n")

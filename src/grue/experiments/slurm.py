@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Iterable, Sequence
 
@@ -14,6 +15,7 @@ from grue.experiments.runner import Places
 from grue.experiments.scales import level_of
 from grue.experiments.storage import address_at
 from grue.experiments.study import Where
+from grue.experiments.tasks import spoken
 from grue.experiments.wishes import Wish, spans
 from grue.training.config import TrainConfig
 from grue.training.progress import duration
@@ -64,8 +66,7 @@ def array_script(wish: Wish, places: Places, wanted: Sequence[TrainConfig], wher
     """The script. A group has the runs that share a program, or that fit into ``where.minutes``."""
     if not wanted:
         raise UsageError("there is nothing left to run: Slurm is not needed")
-    if where.ray is not None:
-        raise UsageError("give --slurm or --ray, not both")
+    _check(where)
     share = 1.0 if where.gpus is None else where.gpus
     setting = Setting(
         read_rates("NVIDIA H200" if share else "CPU", places.out),
@@ -82,11 +83,30 @@ def array_script(wish: Wish, places: Places, wanted: Sequence[TrainConfig], wher
         count=len(groups),
         last=len(groups) - 1,
         cores=where.cores or 1,
-        gpus=f"#SBATCH --gres=gpu:{max(round(share), 1)}\n" if share else "",
+        gpus="#SBATCH --gres=gpu:1\n" if share else "",
         minutes=round(minutes),
         warning=WARNING_SECONDS,
         cases="\n".join(cases),
     )
+
+
+def _check(where: Where) -> None:
+    """Refuses what has no meaning for jobs of Slurm."""
+    if where.ray is not None:
+        raise UsageError("give --slurm or --ray, not both")
+    if where.jobs is not None:
+        raise UsageError("a job of Slurm trains in one process; leave --jobs or --slurm out")
+    if where.gpus not in (None, 0, 1):
+        raise UsageError(
+            f"a job of Slurm gets a whole GPU or none: --gpus-per-group is 0 or 1 with --slurm, "
+            f"not {where.gpus:g}"
+        )
+    least = WARNING_SECONDS / 60
+    if where.minutes is not None and not least < where.minutes < math.inf:
+        raise UsageError(
+            f"--minutes must be more than {least:g} with --slurm, not {where.minutes:g}: so long "
+            "before its time limit a job is told to end"
+        )
 
 
 def _groups(
@@ -120,4 +140,4 @@ def _case(
     words += ["--out", out, "--jobs", "1", "--no-draw"]
     words += ["--checkpoint-seconds", f"{where.checkpoint_seconds:g}"]
     about = duration(planner.cost(group.runs, group.steps, setting))
-    return f"{number}) run {shlex.join(words)} ;;  # {len(group.runs)} runs, about {about}"
+    return f"{number}) run {shlex.join(words)} ;;  # {spoken(len(group.runs))}, about {about}"

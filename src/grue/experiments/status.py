@@ -14,7 +14,7 @@ from typing import Any
 from grue.errors import BrokenFileError, UsageError
 from grue.experiments import storage
 from grue.experiments.conductor import Failure, StudyOutcome, TaskProgress
-from grue.files import write_atomically
+from grue.files import read_plain, write_atomically
 
 NAME = storage.STATUS
 KIND = "grue status"
@@ -22,6 +22,16 @@ WRITE_SECONDS = 1.0
 SILENT_SECONDS = 60.0
 """A study that has not written its state for so long is no longer led by anyone."""
 MOST_LINES = 200
+NUMBER = (int, float)
+FIELDS = {
+    **{"state": str, "host": str, "pid": int, "updated": NUMBER, "said": int},
+    **{"groups": list, "failures": list, "measured": list, "lines": list},
+}
+GROUP_FIELDS = {
+    **{"label": str, "state": str, "place": str, "why": str, "runs": list, "names": list},
+    **{"step": int, "steps": int, "done": int, "steps_per_s": NUMBER},
+}
+"""What a table of the state needs, with its types."""
 COLUMNS = ("group", "runs", "state", "where", "step", "steps_per_s", "left", "note")
 
 
@@ -71,16 +81,39 @@ def read_status(out: Path) -> dict[str, Any] | None:
     path = out / NAME
     storage.fetch_file(path)
     try:
-        values = json.loads(path.read_bytes())
+        values = json.loads(read_plain(path))
     except FileNotFoundError:
         return None
-    except ValueError as error:
-        raise BrokenFileError(
-            f"{path} is damaged ({error}); delete it: the runs do not need it"
-        ) from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise _broken(path, str(error)) from None
     if not isinstance(values, dict) or values.get("kind") != KIND:
         raise UsageError(f"{path} is not the state of a study; give the folder of --out")
+    if fault := _fault(values):
+        raise _broken(path, fault)
     return values
+
+
+def _broken(path: Path, why: str) -> BrokenFileError:
+    return BrokenFileError(f"{path} is damaged ({why}); delete it: the runs do not need it")
+
+
+def _fault(values: Mapping[str, Any]) -> str:
+    """What is wrong with a state; empty if nothing is."""
+    checked = [(values, FIELDS)]
+    if isinstance(values.get("groups"), list):
+        checked += [(group, GROUP_FIELDS) for group in values["groups"]]
+    for found, fields in checked:
+        if not isinstance(found, dict):
+            return f"a group is {found!r}"
+        for name, kind in fields.items():
+            if not isinstance(found.get(name), kind):
+                return f"{name} is {found.get(name)!r}"
+        if fields is GROUP_FIELDS and not found["steps"] >= len(found["runs"]) > 0:
+            return f"a group has {found['steps']} steps for {len(found['runs'])} runs"
+    for failure in values["failures"]:
+        if not isinstance(failure, dict) or set(failure) != {"run", "why", "place"}:
+            return f"a failure is {failure!r}"
+    return ""
 
 
 def is_led(values: Mapping[str, Any]) -> bool:

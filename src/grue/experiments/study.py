@@ -229,7 +229,8 @@ class RayMachines(Machines):
         assert where.ray is not None
         ray_cluster.connect(where.ray, len(free_cores()))
         if self.detached:  # Otherwise the only node is this machine.
-            files = [p for c in study.configs for p in (c.story, c.commands) if p is not None]
+            named = (p for c in study.configs for p in (c.story, c.commands, c.valid, c.test))
+            files = [path for path in named if path is not None]
             files += [c.game for c in study.configs if Path(c.game).is_absolute()]
             ray_cluster.check_nodes(study.runs, sorted(set(files)))
         cores, share, self.device = ray_cluster.shares(where.cores, where.gpus)

@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from grue.errors import BusyError, GrueError, OutOfMemoryError, is_out_of_memory
+from grue.errors import BusyError, GrueError, NoCheckpointError, OutOfMemoryError, is_out_of_memory
 from grue.experiments import storage
 
 Tell = Callable[[str, Mapping[str, Any]], None]
@@ -61,7 +61,7 @@ def _carried_out(order: Mapping[str, Any], tell: Tell) -> tuple[str, dict[str, A
     try:
         import_own()
         if order["kind"] == "evaluate":
-            return _evaluate(order, tell)
+            return evaluate(order, tell)
         return train(order, Teller(tell))
     except OutOfMemoryError as error:
         return "memory", {"why": str(error)}
@@ -101,18 +101,26 @@ def train(order: Mapping[str, Any], teller: Teller) -> tuple[str, dict[str, Any]
     return "done", {}
 
 
-def _evaluate(order: Mapping[str, Any], tell: Tell) -> tuple[str, dict[str, Any]]:
+def evaluate(order: Mapping[str, Any], tell: Tell) -> tuple[str, dict[str, Any]]:
+    """A run that cannot be played does not spoil the others: its result is the error."""
     from grue.training.evaluate_runs import HowToPlay, evaluate_runs
 
-    asked = order["episodes"], order["seed"], order["greedy"]
-    how = HowToPlay(*asked, transcript=order["transcript"])
+    how = HowToPlay.from_json(order)
     for name, values in order["runs"]:
-        (played,) = evaluate_runs(Path(values["folder"]), how)
+        try:
+            (played,) = evaluate_runs(Path(values["folder"]), how)
+        except OutOfMemoryError:
+            raise
+        except GrueError as error:
+            begun = isinstance(error, NoCheckpointError)
+            why = {"why": str(error), "code": error.exit_code, "has_only_begun": begun}
+            tell("result", {"run": name, **why})
+            continue
         assert not isinstance(played, GrueError)  # It is raised where the folder is a run.
         run = replace(played, name=name)
         told = run.to_json(order["transcript"])
         shown = {"columns": run.columns, "rows": list(run.rows())}
-        tell("result", {"json": told, "notes": run.notes, **shown})
+        tell("result", {"run": name, "json": told, "notes": run.notes, **shown})
     return "done", {}
 
 

@@ -182,7 +182,14 @@ def _shares(count: int, split: Sequence[int] | None) -> dict[str, int]:
             "percent, which add up to 100: give one such as 80,10,10"
         )
     ends = [round(count * sum(split[: i + 1]) / 100) for i in range(len(split))]
-    return {name: end - start for name, start, end in zip(SPLITS, [0, *ends], ends, strict=False)}
+    shares = {name: end - start for name, start, end in zip(SPLITS, [0, *ends], ends, strict=False)}
+    for (name, share), percent in zip(shares.items(), split, strict=True):
+        if percent and not share:
+            raise UsageError(
+                f"{percent}% of {count} games are none, so there would be no {name} games; give a "
+                "larger --count or another --split"
+            )
+    return shares
 
 
 def _make_all(

@@ -16,7 +16,7 @@ from grue.experiments.figures import FIGURES
 from grue.experiments.records import Record, read_records
 from grue.experiments.scales import SCALES
 from grue.experiments.wishes import Wish, tell_missing
-from grue.files import check_is_file, write_atomically
+from grue.files import check_is_file, read_plain, write_atomically
 from grue.reports.claims import judge, read_claims
 from grue.reports.claims_page import claims_page
 from grue.reports.drawings import drawings
@@ -111,7 +111,7 @@ def _write_study(
 def _read_page(path: Path) -> str:
     """A page with a place for the table of runs."""
     try:
-        text = path.read_text()
+        text = read_plain(path).decode()
     except (OSError, ValueError) as error:
         raise UsageError(f"{path} cannot be read ({error}); --runs takes a page") from None
     between_markers(text, RUNS, "", str(path))

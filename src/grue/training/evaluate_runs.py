@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from grue.training.player import Player, load_agent
 from grue.training.playing import Finals, play_each_game
 from grue.training.programs import agent_for, explorers_of
 from grue.training.runs import read_run, some_run_folders
-from grue.training.sets import unseen
+from grue.training.sets import about_set, unseen
 from grue.training.splits import normalised
 from grue.training.stop import Stop
 
@@ -38,6 +38,18 @@ class HowToPlay:
     games: Path | None = None
     """A folder of games to play, in place of those of the training."""
     transcript: bool = False
+    leave_out: bool = False
+    """Games of the folder that are damaged or cannot be compiled."""
+
+    def to_json(self) -> dict[str, Any]:
+        """For a process on another machine."""
+        games = None if self.games is None else str(self.games.resolve())
+        return {**vars(self), "games": games}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> HowToPlay:
+        known = {field.name: values[field.name] for field in dataclasses.fields(cls)}
+        return cls(**{**known, "games": known["games"] and Path(known["games"])})
 
 
 @dataclass(frozen=True)
@@ -228,6 +240,7 @@ def _on_games(name: str, player: Player, how: HowToPlay) -> GamesEvaluation:
         )
     if how.games is not None:
         folder = str(how.games)
+        config = dataclasses.replace(config, leave_out=config.leave_out or how.leave_out)
         env = unseen(folder, config, env)
         agent = _agent_of(player, env)
     given, exploring, traced = (env, agent, lighter(state), parameters), None, None
@@ -245,7 +258,9 @@ def _on_games(name: str, player: Player, how: HowToPlay) -> GamesEvaluation:
         traced = play_episodes(
             env, agent, able, parameters, config, len(games), seed=how.seed, games=games
         )
-    return GamesEvaluation(name, at, folder, env, greedy, exploring, config.epsilon_end, traced)
+    notes = (about_set(folder, env),) if env.left_out else ()
+    played = greedy, exploring, config.epsilon_end, traced, notes
+    return GamesEvaluation(name, at, folder, env, *played)
 
 
 def _agent_of(player: Player, env: StackedEnv) -> Agent:

@@ -114,6 +114,11 @@ def game_of(config: TrainConfig) -> Environment:
     """The environment of a config; cached as long as the game's files do not change."""
     if is_set(config):
         return training_set(config)
+    path = expanded(config.game)
+    if path.parent != Path() and not path.suffix and not path.exists():
+        raise UsageError(
+            f"there is no file or folder {config.game}; give a story, or a folder of games"
+        )
     if config.game.endswith(SUFFIX):
         arrays = load_compiled(expanded(config.game))
         return _environment(_Opened(arrays.header["game_hash"], config.episode_steps, found=arrays))
@@ -123,6 +128,11 @@ def game_of(config: TrainConfig) -> Environment:
     chosen = config.episode_steps, config.game_seed, informed, found.commands
     env = _environment(_Opened(found.digest, *chosen, found=found))
     _check_score(config, env.knows)
+    if env.knows.subtasks and not env.subtask_names:
+        raise UsageError(
+            f"{config.game} has no quest that can be won, so there is nothing to learn; give a "
+            "game with a quest"
+        )
     return env
 
 
@@ -177,7 +187,9 @@ def about_games(config: TrainConfig) -> list[str]:
 
 def about_game(config: TrainConfig) -> dict[str, Any]:
     """Hash and provenance of the game, for config.json."""
-    return {"game_hash": games_digest(config), **game_of(config).about}
+    env = game_of(config)
+    learned_on = {"train_hash": env.digest} if is_set(config) else {}
+    return {"game_hash": games_digest(config), **learned_on, **env.about}
 
 
 def games_digest(config: TrainConfig) -> str:

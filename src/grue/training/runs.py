@@ -162,7 +162,7 @@ def load_state(
     The step "best" is that of the best play on the validation games.
     """
     folder = Path(folder)
-    config, _ = read_config(folder)
+    config, about = read_config(folder)
     steps = stored_steps(folder)
     if not steps:
         raise NoCheckpointError(f"{folder} has no checkpoint yet; train it first")
@@ -175,6 +175,11 @@ def load_state(
     notes = checkpoint.read_header(path)
     explorers = noted_explorers(notes)
     built = build(config, notes["heads"], False, explorers)
+    if about.get("train_hash", built.env.digest) != built.env.digest:
+        raise UsageError(
+            f"the games of {config.game} have changed since {folder} was trained on them; put them "
+            "back as they were"
+        )
     parameters = parameters_of(config, explorers)
     template = saved_form(built, config, at, jnp.int32(0), parameters)
     run = jax.tree.map(jnp.array, checkpoint.load(path, template))

@@ -18,7 +18,7 @@ from grue.errors import GrueError, UsageError
 from grue.files import expanded, read_plain
 from grue.games.gamefile import SUFFIX
 from grue.games.makers import SPLITS
-from grue.games.registry import check_whole, known_names
+from grue.games.registry import known_names
 from grue.games.tokens import Vocabulary
 from grue.training.config import TrainConfig
 
@@ -38,7 +38,12 @@ def is_set(config: TrainConfig) -> bool:
 
 
 def training_set(config: TrainConfig) -> StackedEnv:
-    check_whole(config.game, config.story, config.commands)
+    for option, given in (("story", config.story), ("commands", config.commands)):
+        if given is not None:
+            raise UsageError(
+                f"--{option} is for one Z-machine story, and {config.game} is a folder of games; "
+                f"leave --{option} out"
+            )
     return open_set(config.game, config)
 
 
@@ -92,7 +97,8 @@ def _opened(folder: _Folder) -> StackedEnv:
         total = len(env.left_out) + len(env.names)
         raise GrueError(
             f"{len(env.left_out)} of {total} games of {folder.path} cannot be used, first "
-            f"{Path(name).name} ({why}); mend or remove it, or give --set leave_out=yes"
+            f"{Path(name).name} ({why}); mend or remove it, or leave it out (grue train --set "
+            "leave_out=yes, grue eval --leave-out)"
         )
     look = [command == "look" for command in env.commands]
     looks = [bool(own[look].any()) for own in np.asarray(env.command_sets)]

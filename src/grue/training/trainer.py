@@ -39,8 +39,9 @@ from grue.training.programs import (
 )
 from grue.training.provenance import about as provenance
 from grue.training.runs import BEST, KEPT, Curves, RunFolder, saved_form
+from grue.training.sets import is_set
 from grue.training.split_play import SplitPlay, told_rows
-from grue.training.splits import SplitRow, best_step, read_split_rows
+from grue.training.splits import SplitRow, best_step, check_split_rows, read_split_rows
 from grue.training.stop import Stop
 
 LEAST_IN_A_ROW = 10.0
@@ -354,6 +355,8 @@ class Trainer:
             steps = run.metrics["step"].tolist()
             runs.check_rows(member.folder, run.config, steps, self.config.steps)
             rows = tuple(read_split_rows(member.folder, run.config))
+            if is_set(run.config):
+                check_split_rows(member.folder, run.config, rows, self.config.steps)
             found[member.name] = RunResult(
                 *(run.config, run.seed, run.metrics, member.folder), splits=rows
             )

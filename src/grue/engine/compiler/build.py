@@ -65,6 +65,8 @@ def compile_game(game: Game, near: bool = True) -> CompiledGame:
     With ``near``, commands that cannot be followed while their things are out of sight answer
     "You can't see any such thing." then, and the header names them.
     """
+    if not game.subtasks:
+        raise CannotCompileError("it has no quest that can be won, so there is nothing to learn")
     model = Model(game, ground(game))
     texts = Texts(model)
     rules = CookBook(model, texts)
