@@ -91,7 +91,7 @@ def paper_table(records: Iterable[Any], others: Path) -> str:
             at = int(np.flatnonzero(one.steps <= end)[-1])
             solved = ", ".join(
                 f"{step:,}" if step is not None and step <= end else "not yet"
-                for step in one.solved
+                for step in one.solved or ()
             )
             last = ", ".join(f"{row[at]:.3f}" for row in one.columns["fraction_average"])
             lines.append(
