@@ -95,7 +95,7 @@ def row_of(folder: Path) -> Row:
         "agent": next(name for name, heads in AGENTS.items() if heads == config.heads),
         "seed": config.seeds[0],
         "units": config.context,
-        "first_steps": config.settings.first_steps,
+        "first_steps": config.first_steps,
         "step": steps[-1],
         "learned_at": learned[0] if learned else None,
         "most_train": round(max(scores["train"]), 4),
