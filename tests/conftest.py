@@ -22,7 +22,7 @@ from grue.games.game import Game
 
 LEVELS = tuple(range(1, 8))
 COMPILED = "JAX_COMPILATION_CACHE_DIR"
-QUICKLY = "--xla_backend_optimization_level=1 --xla_cpu_use_fusion_emitters=false"
+QUICKLY = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
 """The tests spend most of their time in XLA's compiler. Set XLA_FLAGS to test its defaults."""
 
 
