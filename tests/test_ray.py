@@ -30,7 +30,7 @@ from grue.training.config import TrainConfig
 ray = pytest.importorskip("ray", reason="the extra ray is not installed")
 
 SETTINGS = {"episode_steps": 45, "table_rows": 4096, "metrics_every": 500, "average_over": 2000}
-LONG = 600_000
+LONG = 240_000
 NAMES = [f"saladworld-1-tabular-none-seed{seed}" for seed in range(3)]
 PATIENCE = 300.0
 """Seconds; a machine that is busy with other tests starts processes slowly."""
