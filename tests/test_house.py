@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from conftest import LONGEST
 
 SOURCE = Path(__file__).parents[1] / "src"
 ROOMS = ("games", "engine", "agents", "training", "experiments", "reports", "watch", "cli")
@@ -231,3 +232,8 @@ def test_long_functions_are_found() -> None:
 
     assert long_functions(made(LONGEST_FUNCTION)) == []
     assert long_functions(made(LONGEST_FUNCTION + 1)) == [f"m.f has {LONGEST_FUNCTION + 1} lines"]
+
+
+def test_the_longest_files_are_there() -> None:
+    """A file that was renamed would come last, and keep one of two workers waiting."""
+    assert [name for name in LONGEST if not (Path(__file__).parent / f"{name}.py").exists()] == []
