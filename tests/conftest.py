@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+import checked_types  # noqa: F401  For its effect: it must come before grue.
 import jax
 import pytest
 from both_engines import Pair
