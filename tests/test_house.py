@@ -255,6 +255,6 @@ def test_annotations_without_arrays_are_checked() -> None:
 
 def test_arrays_with_named_axes_are_left_to_jaxtyping() -> None:
     """In the other packages its hook checks the names of axes, too."""
-    inside = [m for m in FILES if any(m == p or m.startswith(f"{p}.") for p in PACKAGES)]
+    inside = [m for m in FILES if "." in m and m.split(".")[1] in PACKAGES]
     assert len(inside) > 20
     assert [m for m in inside if "jaxtyping" in FILES[m].read_text()] == []
