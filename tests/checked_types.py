@@ -53,8 +53,11 @@ class Finder(importlib.abc.MetaPathFinder):
         if root != "grue" or below.split(".")[0] not in PACKAGES:
             return None
         spec = importlib.machinery.PathFinder.find_spec(fullname, path)
-        if spec is not None and isinstance(spec.loader, importlib.machinery.SourceFileLoader):
-            spec.loader = Checked(spec.loader.name, spec.loader.path)
+        if spec is None or not isinstance(spec.loader, importlib.machinery.SourceFileLoader):
+            return None
+        if b"TYPE_CHECKING" in spec.loader.get_data(spec.loader.path):
+            return None  # Names that are not there at run time: jaxtyping passes over them.
+        spec.loader = Checked(spec.loader.name, spec.loader.path)
         return spec
 
 
