@@ -6,11 +6,11 @@ import os
 import random
 import signal
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+import checked_types  # noqa: F401  For its effect: it must come before grue.
 import jax
 import jaxtyping
 import pytest
@@ -23,8 +23,15 @@ from grue.games.game import Game
 
 LEVELS = tuple(range(1, 8))
 COMPILED = "JAX_COMPILATION_CACHE_DIR"
-QUICKLY = "--xla_backend_optimization_level=1 --xla_cpu_use_fusion_emitters=false"
+QUICKLY = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
 """The tests spend most of their time in XLA's compiler. Set XLA_FLAGS to test its defaults."""
+LONGEST = (
+    *("test_ray", "test_game_sets", "test_real_runs", "test_cooking_games", "test_drrn"),
+    *("test_many", "test_infos", "test_hosted_training", "test_drill", "test_exploring"),
+    *("test_zork_figures", "test_conductor", "test_watch_page", "test_compiler_generated"),
+    *("test_names_that_share_words", "test_admissibility", "test_aedqn", "test_compiled"),
+)
+"""The files that take more than half a minute of two cores, the longest first."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -44,9 +51,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with slow tests first: the last one should not keep a worker when all else is done."""
-    slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
-    items.sort(key=lambda item: -slow[item.path])
+    """Long files first: the last one should not keep a worker when all else is done."""
+    place = {name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(item.path.stem, len(place)))
 
 
 @pytest.fixture(params=LEVELS, ids=lambda n: f"level{n}")

@@ -32,7 +32,7 @@ from grue.experiments.tasks import Event, PlannedRun, Task
 from grue.training.runs import run_name
 from grue.training.train import train
 
-STEPS = 200_000
+STEPS = 100_000
 PATIENCE = 300.0
 """Seconds; a machine that is busy with other tests starts processes slowly."""
 

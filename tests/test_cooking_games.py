@@ -14,7 +14,10 @@ import grue
 from grue.engine.verify import Verifier
 from grue.games.logic import ground
 
-pytestmark = pytest.mark.filterwarnings("ignore::jericho.UnsupportedGameWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::jericho.UnsupportedGameWarning"),
+    pytest.mark.filterwarnings("ignore:.*compiled near"),
+]
 
 
 def test_what_was_drunk_is_gone(cooking: Callable[..., Path]) -> None:

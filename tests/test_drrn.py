@@ -101,29 +101,32 @@ def test_the_cached_columns_are_those_of_the_weights() -> None:
 def test_all_gates_and_explorers_and_resuming(tmp_path: Path) -> None:
     """In one program; resumed to the bit; a run of it can be played, and made again alone."""
     explorers = list(EXPLORERS)
+    often = dict.fromkeys(("metrics_every", "learning_starts", "target_every"), 100)
 
     def runs(steps: int) -> list[grue.TrainConfig]:
         return [
-            config(agent="drrn", gate=gate, explore=explorers[i % len(explorers)], steps=steps)
+            config(
+                agent="drrn", gate=gate, explore=explorers[i % len(explorers)], steps=steps, **often
+            )
             for i, gate in enumerate(GATES)
         ]
 
-    whole = train_all(runs(800), tmp_path / "whole", together=True).runs
+    whole = train_all(runs(400), tmp_path / "whole", together=True).runs
     assert {run.config.gate for run in whole} == set(GATES)
     assert {run.config.explore for run in whole} == set(EXPLORERS)
     for run in whole:
-        assert run.metrics["updates"].tolist() == [0, 50, 50, 50]
+        assert run.metrics["updates"].tolist() == [0, 25, 25, 25]
         learned = run.metrics["q_loss"][1:]
         assert np.isfinite(learned).all()
         assert learned[-1] != learned[0]
-    train_all(runs(400), tmp_path / "resumed", together=True)
-    train_all(runs(800), tmp_path / "resumed", resume=True, together=True)
+    train_all(runs(200), tmp_path / "resumed", together=True)
+    train_all(runs(400), tmp_path / "resumed", resume=True, together=True)
     folders = [path.name for path in sorted((tmp_path / "whole").iterdir()) if path.is_dir()]
     assert len(folders) == len(GATES)
     for name in folders:
         same(tmp_path / "whole" / name, tmp_path / "resumed" / name)
     (name,) = (name for name in folders if "oracle" in name)
-    alone = next(run for run in runs(800) if run.gate == "oracle")
+    alone = next(run for run in runs(400) if run.gate == "oracle")
     train(alone, tmp_path / "alone")
     nearly_same(tmp_path / "alone" / name, tmp_path / "whole" / name, 4)
     assert len(grue.evaluate(tmp_path / "whole" / name, episodes=2, epsilon=0.5)) == 2

@@ -45,6 +45,7 @@ from grue.training.runs import load_state, read_config, read_run
 from grue.training.sets import TEST, TRAIN, VALID, is_set, sets_of
 from grue.training.splits import COLUMNS, best_step, read_split_rows
 from grue.training.train import train, train_all
+from grue.training.trainer import RunResult
 
 DATA = Path(grue.__file__).parent / "games" / "saladworld" / "data"
 LEVELS = {TRAIN: (2, 4), VALID: (1,), TEST: (5,)}
@@ -608,14 +609,19 @@ def test_the_report_shows_them(
 # Other programs
 
 
-def test_all_explorers_train_on_a_set(setting: Callable[..., grue.TrainConfig]) -> None:
-    """Side by side, in one program."""
-    names = [name for name in EXPLORERS if name != "none"]
-    each = [setting(explore=name, steps=400, valid=None, test=None) for name in names]
-    for run in train_all(each, together=True).runs:
+@pytest.fixture(scope="module")
+def side_by_side(setting: Callable[..., grue.TrainConfig]) -> list[RunResult]:
+    """Two seeds without an explorer, then each explorer, in one program."""
+    explored = [setting(explore=name, steps=400) for name in EXPLORERS if name != "none"]
+    return train_all([setting(seeds=(0, 1), steps=400), *explored], together=True).runs
+
+
+def test_all_explorers_train_on_a_set(side_by_side: list[RunResult]) -> None:
+    assert {run.config.explore for run in side_by_side[2:]} == set(EXPLORERS) - {"none"}
+    for run in side_by_side[2:]:
         assert run.metrics["first_events"].sum() > 0
         assert np.isfinite(run.metrics["q_loss"][-1])
-        assert [row["split"] for row in run.splits] == [TRAIN, TRAIN]
+        assert [row["split"] for row in run.splits] == [TRAIN, VALID, TEST] * 2
 
 
 def test_a_set_of_one_game_trains_as_the_game(
@@ -654,11 +660,12 @@ def test_a_set_of_one_game_trains_as_the_game(
 
 
 def test_runs_side_by_side_play_the_splits_as_alone(
-    done: Path, setting: Callable[..., grue.TrainConfig]
+    done: Path, side_by_side: list[RunResult]
 ) -> None:
-    both = train_all([setting(seeds=(0, 1))], together=True).runs
+    both = side_by_side[:2]
+    assert [run.config.explore for run in both] == ["none", "none"]
     alone = read_split_rows(done, read_config(done)[0])
-    assert [row["split"] for row in both[0].splits] == [row["split"] for row in alone]
+    assert [row["split"] for row in both[0].splits] == [row["split"] for row in alone[:6]]
     assert {row["seed"] for row in both[1].splits} == {1}
     # The same weights but for rounding: the first rows are of the same play.
     assert [row["score"] for row in both[0].splits[:3]] == [row["score"] for row in alone[:3]]

@@ -5,8 +5,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
+from beartype.roar import BeartypeCallHintViolation
+from checked_types import PACKAGES
+from conftest import LONGEST
+
+from grue.engine.compiler import build
+from grue.games import registry
+from grue.games.tokens import StoryVocabulary
 
 SOURCE = Path(__file__).parents[1] / "src"
 ROOMS = ("games", "engine", "agents", "training", "experiments", "reports", "watch", "cli")
@@ -231,3 +239,22 @@ def test_long_functions_are_found() -> None:
 
     assert long_functions(made(LONGEST_FUNCTION)) == []
     assert long_functions(made(LONGEST_FUNCTION + 1)) == [f"m.f has {LONGEST_FUNCTION + 1} lines"]
+
+
+def test_the_longest_files_are_there() -> None:
+    """A file that was renamed would come last, and keep one of two workers waiting."""
+    assert [name for name in LONGEST if not (Path(__file__).parent / f"{name}.py").exists()] == []
+
+
+def test_annotations_without_arrays_are_checked() -> None:
+    wrong: Any = 5
+    for call in (registry.load, build.compile_game, StoryVocabulary):
+        with pytest.raises(BeartypeCallHintViolation):
+            call(wrong)
+
+
+def test_arrays_with_named_axes_are_left_to_jaxtyping() -> None:
+    """In the other packages its hook checks the names of axes, too."""
+    inside = [m for m in FILES if "." in m and m.split(".")[1] in PACKAGES]
+    assert len(inside) > 20
+    assert [m for m in inside if "jaxtyping" in FILES[m].read_text()] == []

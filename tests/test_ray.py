@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import pytest
-from small_runs import same_results
+from small_runs import Watcher, same_results
 
 from grue.cli import entry
 from grue.errors import GrueError, UsageError
-from grue.experiments import on_ray, ray_cluster
-from grue.experiments.status import read_status
+from grue.experiments import on_ray, ray_cluster, study
+from grue.experiments.conductor import StudyOutcome
+from grue.experiments.status import StatusFile, read_status
 from grue.experiments.tasks import PlannedRun, Task
 from grue.experiments.worker_process import order_of
 from grue.training.checkpoint import saved_steps
@@ -29,7 +30,7 @@ from grue.training.config import TrainConfig
 ray = pytest.importorskip("ray", reason="the extra ray is not installed")
 
 SETTINGS = {"episode_steps": 45, "table_rows": 4096, "metrics_every": 500, "average_over": 2000}
-LONG = 600_000
+LONG = 240_000
 NAMES = [f"saladworld-1-tabular-none-seed{seed}" for seed in range(3)]
 PATIENCE = 300.0
 """Seconds; a machine that is busy with other tests starts processes slowly."""
@@ -328,6 +329,69 @@ def test_an_answer_that_is_lost_is_given_again(tmp_path: Path) -> None:
     assert runner.poll(0.1, heard=1) == ended
     assert runner.poll(0.1, heard=1 + len(ended)) == []
     runner._cores.close()
+
+
+class AskedThrice:
+    """A lead that is lost twice before it can do as it is asked."""
+
+    def __init__(self, out: Path) -> None:
+        self.out, self.times, self.stop = out, 0, self
+
+    def remote(self) -> None:
+        self.times += 1
+        if self.times == 3:
+            StatusFile(self.out, "ray").write([], StudyOutcome(stopped=True), "stopped")
+
+
+class Impatient(Watcher):
+    """Presses Ctrl-C when the study is first shown."""
+
+    pressed = False
+
+    def show_groups(self, *table: object) -> None:
+        pressed, self.pressed = self.pressed, True
+        if not pressed:
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_a_lead_is_asked_to_stop_until_the_study_is_over(tmp_path: Path) -> None:
+    StatusFile(tmp_path, "ray").write([], StudyOutcome())
+    lead, progress = AskedThrice(tmp_path), Impatient()
+    assert study.follow(tmp_path, lead, progress).stopped
+    assert lead.times == 3
+    assert progress.said == ["stopping: the current runs write a checkpoint"]
+
+
+class NotYet:
+    """What Ray is to an actor that is being started again: it answers no calls."""
+
+    was_current_actor_reconstructed, current_actor = True, "this actor"
+
+    def __init__(self) -> None:
+        self.killed: list[object] = []
+
+    def get_runtime_context(self) -> NotYet:
+        return self
+
+    def nodes(self) -> list[object]:
+        return []
+
+    def kill(self, actor: object) -> None:
+        self.killed.append(actor)
+
+
+def test_a_lead_goes_on_while_its_actor_cannot_be_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, place = NotYet(), {"out": str(tmp_path)}
+    monkeypatch.setattr(on_ray, "imported", lambda: here)
+    StatusFile(tmp_path, "ray").write([], StudyOutcome())
+    on_ray.Lead([], {"options": {}}, place, None)
+    until(lambda: here.killed == ["this actor"], 10)
+    values = read_status(tmp_path)
+    assert values is not None
+    assert values["state"] == "done"
+    assert values["lines"] == ["the process that led the study was lost; another one goes on"]
 
 
 def test_ctrl_c_writes_checkpoints_and_ends_the_study(nodes: Nodes, tmp_path: Path) -> None:

@@ -251,28 +251,28 @@ def test_side_by_side(whole: Path, tmp_path: Path) -> None:
     def two(steps: int) -> list[TrainConfig]:
         return [config(steps=steps), config(steps=steps, agent="drqn", gate="none", seeds=(1,))]
 
-    train_all(two(1200), tmp_path / "a", together=True, checkpoint_seconds=0.0)
-    nearly_same(tmp_path / "a" / NAME, whole, rows=6)
-    assert read_run(tmp_path / "a" / drqn).metrics["heads"].tolist() == [[1.0]] * 6
+    train_all(two(800), tmp_path / "a", together=True, checkpoint_seconds=0.0)
+    nearly_same(tmp_path / "a" / NAME, whole, rows=4)
+    assert read_run(tmp_path / "a" / drqn).metrics["heads"].tolist() == [[1.0]] * 4
     for name in (NAME, drqn):
-        assert saved_steps(tmp_path / "a" / name / "checkpoint") == [1000, 1200]
+        assert saved_steps(tmp_path / "a" / name / "checkpoint") == [600, 800]
         assert load_state(tmp_path / "a" / name)[1].heads == 5
 
     # Stopped together and resumed together.
     train_all(two(400), tmp_path / "b", together=True)
     shutil.copytree(tmp_path / "b", tmp_path / "c")
-    train_all(two(1200), tmp_path / "b", resume=True, together=True)
+    train_all(two(800), tmp_path / "b", resume=True, together=True)
     # Killed between the last checkpoint of one and of the other.
     shutil.copytree(tmp_path / "a", tmp_path / "d")
-    (tmp_path / "d" / drqn / "checkpoint" / "step-000001200.npz").unlink()
+    (tmp_path / "d" / drqn / "checkpoint" / "step-000000800.npz").unlink()
     watcher = Watcher()
-    train_all(two(1200), tmp_path / "d", resume=True, together=True, progress=watcher)
-    assert watcher.begun == [([NAME, drqn], 1000, 1200)]
+    train_all(two(800), tmp_path / "d", resume=True, together=True, progress=watcher)
+    assert watcher.begun == [([NAME, drqn], 600, 800)]
     for name in (NAME, drqn):
         same(tmp_path / "b" / name, tmp_path / "a" / name)
         same(tmp_path / "d" / name, tmp_path / "a" / name)
 
     # Stopped together and resumed one by one, with the weights of five heads.
-    train_all(two(1200), tmp_path / "c", resume=True, together=False)
+    train_all(two(800), tmp_path / "c", resume=True, together=False)
     for name in (NAME, drqn):
-        nearly_same(tmp_path / "c" / name, tmp_path / "a" / name, rows=6)
+        nearly_same(tmp_path / "c" / name, tmp_path / "a" / name, rows=4)

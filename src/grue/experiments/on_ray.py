@@ -199,32 +199,36 @@ class Lead:
     """Conducts a study inside the cluster, as a detached actor.
 
     It begins by itself: if Ray has to start it again, the study goes on, even without the command
-    that started it.
+    that started it. It does so in a thread, not by a call to itself: while an actor is started
+    again, Ray may refuse calls to it, its own among them.
     """
 
     def __init__(self, *study: Any) -> None:
         self._asked = False
         here = imported().get_runtime_context()
-        here.current_actor.run.remote(*study, here.was_current_actor_reconstructed)
+        given = (*study, here.was_current_actor_reconstructed, here.current_actor)
+        threading.Thread(target=self._lead, args=given, daemon=True).start()
 
-    def run(
+    def _lead(
         self,
         tasks: Sequence[Mapping[str, Any]],
         nodes: Mapping[str, Any],
         place: Mapping[str, str],
         until: float | None,
         again: bool,
+        me: Any,
     ) -> None:
         """``nodes``: the arguments of ``OnRay``. ``place``: the study's folder."""
-        watch = RayLog(folder_at(place), again)
-        found = [Task.from_json(task) for task in tasks]
         try:
-            conductor = Conductor(found, OnRay(**nodes), watch, until, lambda: self._asked)
-            watch.end(conductor.run())
-        except Exception as error:
-            watch.fail(f"{type(error).__name__}: {error}")
-        ray = imported()
-        ray.kill(ray.get_runtime_context().current_actor)
+            watch = RayLog(folder_at(place), again)
+            found = [Task.from_json(task) for task in tasks]
+            try:
+                conductor = Conductor(found, OnRay(**nodes), watch, until, lambda: self._asked)
+                watch.end(conductor.run())
+            except Exception as error:
+                watch.fail(f"{type(error).__name__}: {error}")
+        finally:
+            imported().kill(me)  # Whatever happens: nobody joins a study that is not led.
 
     def stop(self) -> None:
         self._asked = True
@@ -282,17 +286,26 @@ def start_lead(
     while find_lead(out) is not None and time.monotonic() < until_free:
         time.sleep(0.1)  # The one before it is just ending.
     StatusFile(out, "ray").write([], StudyOutcome())
-    actor = ray.remote(num_cpus=0, resources={HEAD: 0.001}, max_concurrency=3, max_restarts=-1)(
-        Lead
-    )
+    actor = ray.remote(
+        num_cpus=0,
+        resources={HEAD: 0.001},
+        max_concurrency=3,
+        max_restarts=-1,
+        max_task_retries=-1,  # A call waits while the lead is started again.
+    )(Lead)
     lead = actor.options(name=lead_name(out), namespace=NAMESPACE, lifetime="detached").remote(
         [task.to_json() for task in tasks], nodes, place_of(out), until
     )
-    ray.get(lead.ready.remote())
+    try:
+        ray.get(lead.ready.remote())
+    except ray.exceptions.RayActorError:
+        if (read_status(out) or {"state": "running"})["state"] == "running":
+            raise  # Otherwise the study was over before it could answer.
     return lead
 
 
 def ask_to_stop(lead: Any) -> None:
+    """To be asked until the study is over: a lead that was started again has not heard it."""
     with suppress(Exception):
         lead.stop.remote()
 

@@ -274,6 +274,8 @@ def follow(home: Path, lead: Any, progress: Progress) -> StudyOutcome:
     with Terminated():
         while True:
             try:
+                if stopping:
+                    on_ray.ask_to_stop(lead)
                 values = status.read_status(home)
                 if values is not None:
                     said = _tell(values, said, progress)
@@ -291,7 +293,6 @@ def follow(home: Path, lead: Any, progress: Progress) -> StudyOutcome:
                     raise
                 stopping = True
                 progress.say("stopping: the current runs write a checkpoint")
-                on_ray.ask_to_stop(lead)
 
 
 def _tell(values: Mapping[str, Any], said: int, progress: Progress) -> int:

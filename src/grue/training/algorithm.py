@@ -180,7 +180,9 @@ class Algorithm:
         static = (2, 3) if chosen.fixed_lengths else (2,)
         compiled = jitted(advance, self.env, static, (0,), compiler_options=chosen.options)
         copy_to_target = jax.jit(self._each(self.copy), donate_argnums=0)
-        return Program(jitted(init, self.env), compiled, copy_to_target, self.no_sums)
+        # Compiled only so that the shapes are found once: that traces a whole cycle.
+        no_sums = jax.jit(self.no_sums)
+        return Program(jitted(init, self.env), compiled, copy_to_target, no_sums)
 
 
 def look_is_forced(parameters: RunParameters, time: Int[Array, ""]) -> Bool[Array, ""]:
