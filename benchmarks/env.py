@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import platform
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -22,13 +21,13 @@ from typing import Any
 import grue
 from grue.engine.bench import BATCHES, bench_env, device_name
 from grue.games.registry import game_names, load
+from grue.training.provenance import commit_of
 
 GPU_BATCHES = (*BATCHES, 65536, 262144)
 
 
 def commit() -> str:
-    found = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True)
-    return found.stdout.strip() or "unknown"
+    return commit_of(Path(__file__).resolve().parent.parent)[0] or "unknown"
 
 
 def level_size(name: str) -> int:

@@ -338,19 +338,15 @@ def test_the_commit_of_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert commit_of(copy) == (None, None)
 
 
-def test_where_git_cannot_answer_the_variable_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_variable_comes_before_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRUE_COMMIT", "abc")
     assert commit_of(tmp_path) == ("abc", None)
     (tmp_path / "src" / "grue").mkdir(parents=True)
-    assert commit_of(tmp_path) == ("abc", None)
-    # With git it is asked, whatever the variable says.
     git(tmp_path, "init", "-q")
     git(tmp_path, "commit", "-q", "--allow-empty", "-m", "first")
-    assert commit_of(tmp_path) == (git(tmp_path, "rev-parse", "HEAD"), False)
-    monkeypatch.setenv("PATH", str(tmp_path))
     assert commit_of(tmp_path) == ("abc", None)
+    monkeypatch.setenv("GRUE_COMMIT", "")
+    assert commit_of(tmp_path) == (git(tmp_path, "rev-parse", "HEAD"), False)
 
 
 def test_a_games_path_means_the_same_from_any_folder(tmp_path: Path, monkeypatch) -> None:

@@ -125,11 +125,13 @@ def check_count(count: Any) -> None:
         raise UsageError(f"the count of a fork is {count!r}; give a whole number, at least 1")
 
 
-def check_episode_steps(episode_steps: Any) -> None:
+def check_episode_steps(episode_steps: Any, least: int = 1) -> None:
     if episode_steps is None:
         return
-    if not isinstance(episode_steps, int | np.integer) or episode_steps < 1:
-        raise UsageError(f"episode_steps is {episode_steps!r}; give a whole number, at least 1")
+    if not isinstance(episode_steps, int | np.integer) or episode_steps < least:
+        raise UsageError(
+            f"episode_steps is {episode_steps!r}; give a whole number, at least {least}"
+        )
 
 
 def episode_seed(key: Any, episode: Any) -> Any:

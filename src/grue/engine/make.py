@@ -45,7 +45,7 @@ def make(
     """
     if engine not in ENGINES:
         raise UsageError(f"there is no engine {engine!r}; the engines are {', '.join(ENGINES)}")
-    check_episode_steps(episode_steps)
+    check_episode_steps(episode_steps, least=0)
     if str(game).endswith(SUFFIX):
         check_whole(game, story, commands)
         file = load_compiled(Path(str(game)))

@@ -32,15 +32,18 @@ def about() -> dict[str, Any]:
 def commit_of(checkout: Path) -> tuple[str | None, bool | None]:
     """The commit and whether the tree has changes, from git.
 
-    Without git: the variable ``GRUE_COMMIT``, and None for the changes.
+    The variable ``GRUE_COMMIT`` comes first: a copy of a tree on another machine may have no git,
+    or one that knows an older commit. Nothing is known of its changes then.
     """
+    if given := os.environ.get(VARIABLE):
+        return given, None
     commit = changes = None
     # An installed copy may lie inside another repository.
     if (checkout / "src" / "grue").is_dir() and (checkout / ".git").exists():
         commit = _git(checkout, "rev-parse", "HEAD")
         changes = _git(checkout, "status", "--porcelain", "--untracked-files=no")
     if commit is None or changes is None:
-        return os.environ.get(VARIABLE) or installed_commit(), None
+        return installed_commit(), None
     return commit, bool(changes)
 
 
