@@ -50,14 +50,20 @@ def test_the_best_episode_is_the_highest_then_the_shortest() -> None:
 
 
 def test_what_an_episode_repeats() -> None:
-    """episode · 2654435769 mod 2³², divided by 2³², of 0 to 4 commands, rounded down."""
+    """All but 5^u of 4 commands, rounded down, where u is episode · 2654435769 mod 2³² by 2³²."""
     returns = played(returning.init(5), [(7, 0), (8, 0), (9, 0), (6, 10)])
-    expected = [int(((n * 2_654_435_769 % 2**32) >> 16) * 5 >> 16) for n in range(1, 9)]
-    assert expected == [3, 1, 4, 2, 0, 3, 1, 4]
-    assert [begun(returns, n)[1] for n in range(1, 9)] == expected
+    spread = [n * 2_654_435_769 % 2**32 / 2**32 for n in range(1, 9)]
+    assert [round(u, 2) for u in spread] == [0.62, 0.24, 0.85, 0.47, 0.09, 0.71, 0.33, 0.94]
+    # 5^0.62 = 2.7, 5^0.24 = 1.5, 5^0.85 = 3.9, …
+    assert [begun(returns, n)[1] for n in range(1, 9)] == [2, 3, 1, 2, 3, 1, 3, 0]
     # A quarter of the episodes.
     some = [begun(returns, n, share=0.25)[1] for n in range(1, 9)]
-    assert some == [0, 0, 4, 0, 0, 0, 1, 0]
+    assert some == [0, 0, 1, 0, 0, 0, 3, 0]
+    # The reward itself is never repeated; half of the episodes begin within √L commands of it.
+    long = played(returning.init(200), [(1, 0)] * 143 + [(1, 10)])
+    left_out = np.array([144 - begun(long, n)[1] for n in range(1, 201)])
+    assert (left_out.min(), left_out.max()) == (1, 142)
+    assert 95 <= (left_out <= 12).sum() <= 105
     # The reward is no longer rare: up to the highest score, unless that ended the game.
     assert begun(returns, 1, rare=False)[1] == 4
     ended = played(returning.init(5), [(7, 0), (8, 10)], ended=True)
@@ -68,9 +74,9 @@ def test_what_an_episode_repeats() -> None:
 
 def test_the_override_ends_after_the_repeated_commands() -> None:
     returns, repeated = begun(played(returning.init(5), [(7, 0), (8, 0), (9, 0), (6, 10)]), 1)
-    assert repeated == 3
+    assert repeated == 2
     commands = [int(returning.override(returns, jnp.int32(t), jnp.int32(0))) for t in range(5)]
-    assert commands == [7, 8, 9, 0, 0]
+    assert commands == [7, 8, 0, 0, 0]
 
 
 @settings(deadline=None, max_examples=30)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from grue.agents import targets
-from grue.agents.gating import GATES, registered_gates
+from grue.agents.gating import GATES, MaskingSettings, registered_gates
 
 Q_NEXT = jnp.array([[1.0, 4.0, 2.0], [3.0, -1.0, 0.5]])
 ADMISSIBILITY = jnp.array([0.25, 1.0])
@@ -48,6 +48,24 @@ def test_the_oracle_bounds_the_maximum() -> None:
     for gate in (NONE, MASKING):
         bounded = next_value(gate, Q_NEXT, SAME, ADMISSIBILITY, possible)
         np.testing.assert_array_equal(bounded, Q_NEXT.max(-1))
+
+
+@pytest.mark.parametrize("jit", [False, True])
+def test_masked_targets(jit: bool) -> None:
+    """By hand, c = 0.3: the value 4 is not believed; where nothing is, the maximum is over all."""
+    own = MaskingSettings(masked_targets=True, threshold=0.3)
+    masked = partial(targets.next_value, registered_gates({"masking": own}))
+    believed = jnp.array([[0.3, 0.2, 0.9], [0.1, 0.2, 0.0]])
+    function = jax.jit(masked) if jit else masked
+    found = function(jnp.int32(MASKING), Q_NEXT, SAME, ADMISSIBILITY, None, None, believed)
+    assert found.tolist() == [2.0, 3.0]
+    # A command that the game does not have does not count, however much it is believed.
+    exists = jnp.array([[True, True, False], [True, False, True]])
+    found = function(jnp.int32(MASKING), Q_NEXT, SAME, ADMISSIBILITY, None, exists, believed)
+    assert found.tolist() == [1.0, 3.0]
+    # Other gates do not look at it.
+    found = function(jnp.int32(NONE), Q_NEXT, SAME, ADMISSIBILITY, None, None, believed)
+    assert found.tolist() == [4.0, 3.0]
 
 
 def test_a_command_known_to_do_nothing_keeps_only_its_own_value() -> None:

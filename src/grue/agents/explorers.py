@@ -129,10 +129,12 @@ class BonusExplorer(Explorer, ABC):
         counted = happened & ((known.last[slot] != known.episode) | (not self.once))
         # What the best episode did says nothing about what the agent can do.
         own = jnp.bool_(True) if known.returns is None else before.time >= known.returns.repeated
+        # A reward that was had with help does not show that the agent can get there.
+        alone = (step.reward > 0) & self.counts(known)
         first = counted & own & (known.counts[slot] == 0)
         now = known._replace(
             scores=scores,
-            rewards=known.rewards.at[place].add((step.reward > 0) & own),
+            rewards=known.rewards.at[place].add(alone),
             counts=known.counts.at[slot].add(counted & own),
             last=known.last.at[slot].max(jnp.where(counted, known.episode, 0)),
             events=known.events + counted,

@@ -43,6 +43,12 @@ class After(NamedTuple):
     """ξ̂(h_t, a_t)"""
     best_admissible: Float[Array, "*batch"]
     """max_a Q(h_{t+1}, a) over the admissible commands."""
+    values: Float[Array, "*batch commands"]
+    """Q(h_{t+1}, ·); -inf for commands that the game does not have."""
+    believed: Float[Array, "*batch commands"]
+    """ξ̂(h_{t+1}, ·)"""
+    settings: Any = None
+    """The gate's settings."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +59,9 @@ class SoftSettings:
 @dataclass(frozen=True, kw_only=True)
 class MaskingSettings(SoftSettings):
     threshold: float = setting(0.001, "c: masking keeps commands with ξ̂ ≥ c", least=0, most=1)
+    masked_targets: bool = setting(
+        False, "the maximum in a target is over the commands with ξ̂ ≥ c, too"
+    )
 
 
 def everything(belief: Belief) -> Bool[Array, " commands"]:
@@ -87,6 +96,17 @@ def drop_out(belief: Belief) -> Bool[Array, " commands"]:
 def mask(belief: Belief) -> Bool[Array, " commands"]:
     """Commands with ξ̂ ≥ c."""
     return belief.admissibility >= belief.settings.threshold
+
+
+def best_believed(after: After) -> Float[Array, "*batch"]:
+    """max_a Q(h_{t+1}, a), over the commands with ξ̂(h_{t+1}, a) ≥ c if targets are masked."""
+    if not after.settings.masked_targets:
+        return after.best
+    exists = after.values > -jnp.inf
+    kept = exists & (after.believed >= after.settings.threshold)
+    # If nothing is kept, the maximum is over all.
+    kept = kept | ~kept.any(-1, keepdims=True)
+    return jnp.where(kept, after.values, -jnp.inf).max(-1)
 
 
 def consistent(after: After) -> Float[Array, "*batch"]:
@@ -129,6 +149,7 @@ _built_in(
 _built_in(
     "masking",
     mask,
+    best_believed,
     classifier=True,
     settings=MaskingSettings,
     summary="the commands whose ξ̂ is at least the threshold",
@@ -177,7 +198,9 @@ class GateSet(NamedTuple):
 
     def value(self, number: int | Int[Array, ""], after: After) -> Float[Array, "*batch"]:
         """The value after a step, with the run's gate."""
-        return jnp.stack([gate.value(after) for gate in self.gates])[number]
+        each = zip(self.gates, self.settings, strict=True)
+        values = [gate.value(after._replace(settings=own)) for gate, own in each]
+        return jnp.stack(values)[number]
 
     def uses_classifier(self, number: int | Int[Array, ""]) -> Bool[Array, ""]:
         """Whether a run's gate needs Φ_C."""

@@ -178,6 +178,7 @@ def sequence_targets(
         admissibility,
         following,
         exists,
+        jax.nn.sigmoid(theirs.logits[1:]),
     )
     if settings.trace == 0:
         return targets.q_target(rows.reward, rows.terminated, value, settings.discount)

@@ -1,9 +1,10 @@
 """Return, then explore: some episodes begin with the commands of the best episode so far.
 
 The best episode is the one with the highest score; of two, the one that reached it in fewer
-commands. As long as its last reward is rare, an episode repeats a part of its commands, of any
-length, so that the agent plays on from states before the reward, near and far. Later it repeats all
-of them and explores from the highest score. It stops when that score ends the game.
+commands. As long as its last reward is rare, an episode repeats its commands but for the last few:
+the number left out is spread evenly on a logarithmic scale, so half of these episodes play on from
+within the square root of all commands before the reward, and some from far away. Later it repeats
+all of them and explores from the highest score. It stops when that score ends the game.
 
 Nothing is saved or restored: the commands are played from the start of the game. Episodes with
 repeated commands do not count in the score, the fraction and the wins of a run.
@@ -92,8 +93,9 @@ def next_episode(
     that repeat something.
     """
     chosen = jnp.floor((episode + 1) * share) > jnp.floor(episode * share)
-    spread = (episode.astype(jnp.uint32) * jnp.uint32(GOLDEN)) >> 16
-    part = (spread * (returns.length + 1).astype(jnp.uint32) >> 16).astype(jnp.int32)
+    spread = (episode.astype(jnp.uint32) * jnp.uint32(GOLDEN)).astype(jnp.float32) / 2.0**32
+    left_out = jnp.floor((returns.length + 1.0) ** spread).astype(jnp.int32)
+    part = jnp.maximum(returns.length - left_out, 0)
     whole = jnp.where(returns.ended, 0, returns.length)
     zero = jnp.int32(0)
     return returns._replace(

@@ -54,11 +54,14 @@ def next_value(
     admissibility: Float[Array, "*batch"],
     next_admissible: Bool[Array, "*batch room"] | None = None,
     exists: Bool[Array, "*batch commands"] | None = None,
+    believed: Float[Array, "*batch commands"] | None = None,
 ) -> Float[Array, "*batch"]:
     """The value after a step, by gate: max_a Q(h', a) unless the gate says otherwise.
 
     All maxima are over the commands that the game has: those that ``exists`` tells, if given.
 
+    ``believed`` is ξ̂(h_{t+1}, ·), for gates whose maximum is over what they believe admissible; 1
+    if not given.
     The oracle's maximum is over ``next_admissible`` if given (padded to whole bytes). CQLH uses
     ξ̂ · max_a Q(h', a) + (1 - ξ̂) · ``q_next_same``; ACQLH drops the second term. ``q_next_same`` is
     Q(h_{t+1}, a_t) in the paper's appendix and Algorithm 1, and Q(h_t, a_t) in its equation (4).
@@ -71,7 +74,8 @@ def next_value(
         # If nothing is admissible, as after the end, the maximum is over all.
         may = may | ~may.any(-1, keepdims=True)
         possible = jnp.where(may, q_next, -jnp.inf).max(-1)
-    after = After(q_next.max(-1), q_next_same, admissibility, possible)
+    believed = jnp.ones_like(q_next) if believed is None else believed
+    after = After(q_next.max(-1), q_next_same, admissibility, possible, q_next, believed)
     return gates.value(gate, after)
 
 
