@@ -31,6 +31,7 @@ SIZES: dict[str, dict[str, Any]] = {
 }
 FOUND: dict[str, Any] = {"explore": "achievements", "bonus": 1.5, "heads": 8}
 """What solved level 4 in three seeds of five, with more heads."""
+MASKED: dict[str, Any] = {**FOUND, "masked_targets": True}
 VARIANTS: dict[str, dict[str, Any]] = {
     "plain": {},
     "heads": {"heads": 8},
@@ -71,21 +72,14 @@ VARIANTS: dict[str, dict[str, Any]] = {
     },
     "masked": {"masked_targets": True},
     "masked-heads": {"masked_targets": True, "heads": 8},
-    "masked-achievements": {**FOUND, "masked_targets": True},
-    "masked-balance": {**FOUND, "masked_targets": True, "balance": "score", "past_end": True},
-    "masked-return": {
-        **FOUND,
-        "masked_targets": True,
+    "masked-achievements": MASKED,
+    "masked-past-end": {**MASKED, "past_end": True},
+    "masked-return": {**MASKED, "past_end": True, "return_share": 0.25},
+    "masked-return-balance": {
+        **MASKED,
         "balance": "score",
         "past_end": True,
         "return_share": 0.25,
-    },
-    "masked-return-half": {
-        **FOUND,
-        "masked_targets": True,
-        "balance": "score",
-        "past_end": True,
-        "return_share": 0.5,
     },
     "oracle": {"gate": "oracle", "heads": 8},
     "long": {
