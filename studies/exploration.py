@@ -70,6 +70,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "trace": 0.7,
         "return_share": 0.25,
     },
+    "past-end": {**FOUND, "past_end": True},
     "masked": {"masked_targets": True},
     "masked-heads": {"masked_targets": True, "heads": 8},
     "masked-achievements": MASKED,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from grue.agents.catalogue import AGENTS, GATES
+from grue.agents.catalogue import AGENTS, EXPLORERS, GATES
 from grue.errors import GrueError, UsageError
 from grue.experiments.conditions import describe, switches_of
 from grue.reports.picture import (
@@ -138,8 +138,9 @@ def draw_curves(
 def _condition(config: TrainConfig, switches: Sequence[str]) -> tuple:
     """A key that is equal for the runs of one curve."""
     agent, gate = AGENTS.number(config.agent), GATES.number(config.gate)
+    explorer = EXPLORERS.number(config.explore)
     off = not config.look_every, not config.priority
-    return (agent, gate, *off, *(str(config.flat().get(name)) for name in switches))
+    return (agent, gate, explorer, *off, *(str(config.flat().get(name)) for name in switches))
 
 
 def _curve(runs: Sequence[Logged], switches: Sequence[str], column: str) -> Curve | None:

@@ -83,4 +83,5 @@ def gate_of(curve: Curve) -> str:
 
 
 def _order(gate: str) -> tuple[int, str]:
-    return (GATES.number(gate) if gate in GATES else -1), gate
+    name = gate.partition(" + ")[0]  # An explorer may follow.
+    return (GATES.number(name) if name in GATES else -1), gate

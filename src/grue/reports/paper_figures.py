@@ -22,9 +22,11 @@ from grue.experiments.wishes import Wish, finished, missing, tell_levels, tell_m
 from grue.files import write_atomically
 from grue.games.registry import load
 from grue.reports.bars import draw_bars
-from grue.reports.curves import NAMES, Missing, Panel, curves_figure, learning_curves
+from grue.reports.curves import NAMES, Missing, Panel, curves_figure
+from grue.reports.drawings import panels_of
 from grue.reports.game_map import draw_maps
 from grue.reports.picture import save_picture
+from grue.reports.summary import Named
 from grue.training.config import TrainConfig
 
 COLUMNS = ("figure", "picture", "missing")
@@ -130,8 +132,7 @@ def _bars(figure: Figure, records: Sequence[Record], path: Path) -> dict[str, An
 
 
 def _curves(figure: Figure, records: Sequence[Record], path: Path) -> dict[str, Any]:
-    runs = [run for record in records for run in record.runs()]
-    panels = learning_curves(runs, figure.column)
+    panels = panels_of([Named(record.label, record) for record in records], figure.column)
     windows = {record.config.average_over for record in records}
     lacking = _lacking(figure, panels)
     save_picture(path, lambda: curves_figure(panels, figure.column, figure.title, windows, lacking))
