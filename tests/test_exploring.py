@@ -224,3 +224,18 @@ def test_fields_have_one_shape() -> None:
     declared = EXPLORER.fields()
     _, fields, _ = EXPLORER.notice(EXPLORER.init(), moment(0), jnp.int32(1), moment(0))
     assert {n: jax.ShapeDtypeStruct(f.shape, f.dtype) for n, f in fields.items()} == declared
+
+
+def test_rewards_had_with_help_do_not_leave_the_frontier() -> None:
+    """Two rewards leave it, but only of episodes that repeat nothing."""
+    explorer = AchievementExplorer(ENV, AchievementSettings(frontier_rewards=2, return_share=0.5))
+    known = explorer.init()
+    assert known.returns is not None
+    # The fifth command of an episode: three were repeated, or none.
+    before, after = moment(0)._replace(time=jnp.int32(4)), moment(5, reward=5)
+    frontier = []
+    for repeated in (3, 3, 0, 3, 0):
+        known = known._replace(returns=known.returns._replace(repeated=jnp.int32(repeated)))
+        known, _, _ = explorer.notice(known, before, jnp.int32(1), after)
+        frontier.append(float(play(known, 0, 1, explorer=explorer)[2]["frontier"]))
+    assert frontier == [1.0, 1.0, 1.0, 1.0, 0.0]
