@@ -61,8 +61,6 @@ def train_one(condition: dict[str, Any]) -> dict[str, Any]:
     for step in range(0, config.steps, config.metrics_every):
         learn = step >= config.learning_starts
         run, _ = built.program.advance(run, jnp.int32(step), learn, config.metrics_every)
-        if learn and (step + config.metrics_every) % config.target_every == 0:
-            run = built.program.copy_to_target(run)
     return {
         **condition,
         "heads": alive(built.agent, run.agent, own),

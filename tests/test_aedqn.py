@@ -91,7 +91,6 @@ def played() -> Played:
             # Learning from an empty memory means nothing, and saves another program here.
             number = jnp.int32((len(known) - 1) * STEPS)
             following, counted = program.advance(_running(known[-1]), number, True, STEPS)
-            following = program.copy_to_target(following)
             known.append(_plain(following))
             sums.append(jax.tree.map(lambda part: np.asarray(part)[0], counted))
         return jax.tree.map(lambda part: jnp.asarray(part[0]), known[rows])
@@ -426,7 +425,7 @@ def test_same_seed_same_bits(played: Played) -> None:
         following, _ = played.program.advance(
             _running(runs), jnp.int32(number * STEPS), True, STEPS
         )
-        runs = _plain(played.program.copy_to_target(following))
+        runs = _plain(following)
     other, first = (jax.tree.map(lambda part, i=i: part[i], runs) for i in range(2))
     _same(first, played.after(2))
     assert (other.agent.kept.stored.facts != first.agent.kept.stored.facts).any()

@@ -219,6 +219,20 @@ def test_the_scanned_window_is_the_steps_one_by_one() -> None:
 
 
 @pytest.mark.slow
+def test_targets_are_copied_where_their_period_ends() -> None:
+    chosen = config(target_every=400)
+    program = build(chosen, 5, many=False).program
+    run, copied = program.init(jnp.int32(0), parameters_of(chosen)), []
+    for step, learn in ((0, False), (200, False), (400, True), (600, True), (800, True)):
+        run, _ = program.advance(run, jnp.int32(step), learn, 200, program.no_sums(run))
+        learned = run.agent.learned
+        pairs = zip(*map(jax.tree.leaves, (learned.network, learned.target)), strict=True)
+        copied.append(all((a == b).all() for a, b in pairs))
+    # Before it learns they are the same.
+    assert copied == [True, True, False, True, False]
+
+
+@pytest.mark.slow
 def test_memory_is_flat_and_sums_are_all_that_is_fetched(monkeypatch) -> None:
     names = [metric.name for metric in columns_of(config()) if metric.per != "end"]
     summed = {*names, "rightly_admitted", "wrongly_admitted", "wrongly_rejected"}

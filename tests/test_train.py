@@ -50,13 +50,12 @@ class Counting:
 
     def __init__(self) -> None:
         self.calls: list[tuple[int, bool, int]] = []
-        self.copies: list[int] = []
 
     def build(self, config: TrainConfig, heads: int, many: bool, explorers: Any) -> Built:
         env = game_of(config)
         key = program_key(config)
         agent = key.make(Setup(env, key.settings, key.gates, heads, explorers))
-        program = Program(self.init, self.advance, self.copy_to_target, self.no_sums)
+        program = Program(self.init, self.advance, self.no_sums)
         return Built(env, agent, program)
 
     def init(self, seed: Any, parameters: RunParameters) -> Run:
@@ -75,10 +74,6 @@ class Counting:
         counted = (*COUNTED, *(metric.name for metric in METRICS))
         return {**dict.fromkeys(counted, none), "heads": jnp.zeros((*none.shape, 5))}
 
-    def copy_to_target(self, run: Run) -> Run:
-        self.copies.append(len(self.calls))
-        return run
-
 
 @pytest.fixture
 def counting(monkeypatch: pytest.MonkeyPatch) -> Counting:
@@ -96,13 +91,6 @@ def test_learning_starts_with_a_row(counting: Counting) -> None:
         (400, True, 200),
         (600, True, 200),
     ]
-    assert counting.copies == [3, 4]
-
-
-def test_targets_that_are_copied_less_often_than_rows_end(counting: Counting) -> None:
-    train(config(learning_starts=400, target_every=400, steps=2000))
-    # After 800, 1200, 1600 and 2000 steps; nothing had been learned at 400.
-    assert counting.copies == [4, 6, 8, 10]
 
 
 def test_groups(counting: Counting, tmp_path: Path) -> None:

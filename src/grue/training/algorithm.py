@@ -50,11 +50,10 @@ class PartOfRow(NamedTuple):
 
 
 class Program(NamedTuple):
-    """Compiled: the functions of ``Algorithm`` with these names, and θ⁻ ← θ."""
+    """Compiled: the functions of ``Algorithm`` with these names."""
 
     init: Callable[[Int[Array, "*runs"], RunParameters], Run]
     advance: Callable[..., tuple[Run, Sums]]
-    copy_to_target: Callable[[Run], Run]
     no_sums: Callable[[Run], Sums]
 
 
@@ -144,7 +143,7 @@ class Algorithm:
         steps: int | Int[Array, ""],
         sums: Sums | None = None,
     ) -> tuple[Run, Sums]:
-        """``steps`` steps within a target period; the caller copies θ⁻ ← θ at its end.
+        """``steps`` steps within a target period, and θ⁻ ← θ where they end one.
 
         What is counted is added to ``sums`` step by step, so that a row may be cut anywhere.
         """
@@ -154,8 +153,12 @@ class Algorithm:
             run, counted = self.cycle(before[0], number + at * every, learn)
             return run, jax.tree.map(jnp.add, before[1], counted)
 
-        sums = self.no_sums(run) if sums is None else sums
-        return jax.lax.fori_loop(0, steps // every, cycle, (run, sums))
+        start = run, self.no_sums(run) if sums is None else sums
+        run, counted = jax.lax.fori_loop(0, steps // every, cycle, start)
+        if not learn:
+            return run, counted
+        ends = (number + steps) % self.settings.target_every == 0
+        return jax.lax.cond(ends, self._each(self.copy), lambda run: run, run), counted
 
     def no_sums(self, run: Run) -> Sums:
         """The sums before a row's first step: zeros."""
@@ -179,10 +182,9 @@ class Algorithm:
         chosen = compilation()
         static = (2, 3) if chosen.fixed_lengths else (2,)
         compiled = jitted(advance, self.env, static, (0,), compiler_options=chosen.options)
-        copy_to_target = jax.jit(self._each(self.copy), donate_argnums=0)
         # Compiled only so that the shapes are found once: that traces a whole cycle.
         no_sums = jax.jit(self.no_sums)
-        return Program(jitted(init, self.env), compiled, copy_to_target, no_sums)
+        return Program(jitted(init, self.env), compiled, no_sums)
 
 
 def look_is_forced(parameters: RunParameters, time: Int[Array, ""]) -> Bool[Array, ""]:

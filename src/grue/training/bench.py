@@ -82,8 +82,6 @@ class Bench:
         start = time.perf_counter()
         self.run, sums = self.program.advance(self.run, jnp.int32(self.step), learn, steps)
         self.step += steps
-        if learn and self.step % self.settings.target_every == 0:
-            self.run = self.program.copy_to_target(self.run)
         jax.block_until_ready((self.run.agent.learned, sums))
         seconds = time.perf_counter() - start
         if isinstance(self.env, PooledEnv):

@@ -202,8 +202,6 @@ class Trainer:
         config, begun, steps = self.config, time.monotonic(), pieces.next(step)
         learn = step >= config.learning_starts
         run, sums = built.program.advance(run, jnp.int32(step), learn, steps, sums)
-        if learn and (step + steps) % config.target_every == 0:
-            run = built.program.copy_to_target(run)
         jax.block_until_ready(sums)
         pieces.took(steps, time.monotonic() - begun)
         for note in built.env.notes():
