@@ -120,11 +120,6 @@ class Algorithm:
         _check_declared(told, self.metrics)
         return run._replace(agent=run.agent._replace(learned=learned)), told
 
-    def copy(self, run: Run) -> Run:
-        """θ⁻ ← θ"""
-        learned = self.agent.copy_to_target(run.agent.learned)
-        return run._replace(agent=run.agent._replace(learned=learned))
-
     def cycle(self, run: Run, number: Int[Array, ""], learn: bool) -> tuple[Run, Sums]:
         """``update_every`` steps, then one update."""
         numbers = number + jnp.arange(self.settings.update_every)
@@ -157,8 +152,11 @@ class Algorithm:
         run, counted = jax.lax.fori_loop(0, steps // every, cycle, start)
         if not learn:
             return run, counted
+        # θ⁻ ← θ
         ends = (number + steps) % self.settings.target_every == 0
-        return jax.lax.cond(ends, self._each(self.copy), lambda run: run, run), counted
+        copy, learned = self._each(self.agent.copy_to_target), run.agent.learned
+        learned = jax.lax.cond(ends, copy, lambda own: own, learned)
+        return run._replace(agent=run.agent._replace(learned=learned)), counted
 
     def no_sums(self, run: Run) -> Sums:
         """The sums before a row's first step: zeros."""
