@@ -62,7 +62,30 @@ class Draw:
         return self._drawn(stream, episode)
 
     def _drawn(self, stream: Any, episode: Any) -> Array:
-        key = jax.random.wrap_key_data(stream, impl="threefry2x32")
-        chance = jax.random.uniform(jax.random.fold_in(key, episode))
-        found = jnp.searchsorted(jnp.asarray(self.below), chance, side="right")
+        none = jnp.zeros_like(episode, jnp.uint32)
+        key = _threefry(stream[0], stream[1], none, jnp.asarray(episode).astype(jnp.uint32))
+        high, low = _threefry(*key, none, none)
+        chance = jax.lax.bitcast_convert_type((high ^ low) >> 9 | ONE, jnp.float32) - 1
+        found = jnp.searchsorted(jnp.asarray(self.below), chance, "right", method="scan_unrolled")
         return jnp.minimum(found, len(self.below) - 1).astype(jnp.int32)
+
+
+ONE = np.uint32(0x3F800000)
+"""The bits of 1.0."""
+TURNS = ((13, 15, 26, 6), (17, 29, 16, 24))
+
+
+def _threefry(first: Any, second: Any, high: Any, low: Any) -> tuple[Array, Array]:
+    """The random bits of ``jax.random``, in one piece of code.
+
+    On a CPU, JAX's own is a loop of small steps. A set draws in every step, for the games that end.
+    """
+    keys = (first, second, first ^ second ^ np.uint32(0x1BD11BDA))
+    high, low = high + first, low + second
+    for block in range(5):
+        for turn in TURNS[block % 2]:
+            high = high + low
+            low = high ^ (low << turn | low >> (32 - turn))
+        high = high + keys[(block + 1) % 3]
+        low = low + keys[(block + 2) % 3] + np.uint32(block + 1)
+    return high, low
