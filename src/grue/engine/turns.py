@@ -6,7 +6,7 @@ what is possible now, print. Every table comes from ``grue.engine.compiler``.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -144,11 +144,10 @@ class Turns:
         recency = jnp.where(moves, state.steps + 1, state.recency)
 
         turned, operation = t["outcome_turned"][outcome], t["outcome_operation"][outcome]
+        after = t["operations"][operation, turned, take(state.statuses, turned)]
+        (after,) = apart(after)
         hits = turned[:, None] == jnp.arange(len(state.statuses))
-        which = (hits * operation[:, None]).sum(0)
-        entities = jnp.arange(len(state.statuses))
-        after = t["operations"][which, entities, state.statuses]
-        statuses = jnp.where(hits.any(0), after, state.statuses)
+        statuses = jnp.where(hits.any(0), (hits * after[:, None]).sum(0), state.statuses)
         return state._replace(room=room, locations=locations, recency=recency, statuses=statuses)
 
     def _variables(self, state: State, outcome: Array | None = None) -> Array:
@@ -214,7 +213,7 @@ class Turns:
             ]
         )
         (values,) = apart(values)
-        agreeing = _all_bits(t["event_masks"][values])
+        agreeing = _all_bits(t["event_masks"], values)
         wins = (t.quest_win_bits & agreeing).any(1)
         fails = (t.quest_fail_bits & agreeing).any(1)
         lost = (~state.quests & fails).any()
@@ -228,7 +227,7 @@ class Turns:
         """For each command, whether it would change the state."""
         t = self._table
         (values,) = apart(take(state.variables, t.mask_variables) + t.mask_offset)
-        possible = _all_bits(t["masks"][values]) & t.mask_possible
+        possible = _all_bits(t["masks"], values) & t.mask_possible
         joined = possible[0]
         for plane in range(1, len(t.mask_possible)):
             joined = joined | possible[plane]
@@ -260,9 +259,17 @@ class Turns:
         return state._replace(variables=state.variables.at[-1].set(plural))
 
 
-def _all_bits(rows: Array) -> Array:
-    """The bits that are set in every row."""
-    return jax.lax.reduce(rows, np.uint32(0xFFFFFFFF), jax.lax.bitwise_and, (0,))
+def _all_bits(table: Any, numbers: Array) -> Array:
+    """The bits that are set in all rows of these numbers.
+
+    A few rows at once: XLA does longer reductions in two parts, which takes longer on a CPU.
+    """
+    every, few = np.uint32(0xFFFFFFFF), 16
+    joined = every
+    for begin in range(0, len(numbers), few):
+        rows = table[numbers[begin : begin + few]]
+        joined = joined & jax.lax.reduce(rows, every, jax.lax.bitwise_and, (0,))
+    return jnp.asarray(joined)
 
 
 def _bits(words: Array) -> Array:
