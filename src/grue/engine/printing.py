@@ -18,15 +18,22 @@ def printed(
     """A frame with the things it lists, then the score and the end, as one run of tokens."""
     points = jnp.where(points < 0, points + len(t.score_start), points)
     number = jnp.arange(sizes.most_pieces)
-    shown = number < t["frame_count"][frame]
-    # Numbers behind the last piece would lead out of the tables.
-    piece = t["frame_start"][frame] + jnp.where(shown, number, 0)
-    shown = shown & guards(t, state, t["piece_guard"][piece])
-    shown, piece = apart(shown, piece)
-    word_length = t["piece_length"][piece] * shown
+    first = t["frame_start"][frame]
+    (first,) = apart(first)
+
+    def of_pieces(name: str) -> Array:
+        return t.run(f"piece_{name}", first, sizes.most_pieces)
+
+    # The rows behind the last piece are of other texts.
+    within = number < t["frame_count"][frame]
+    values = take(state.variables, of_pieces("guard_variables"))
+    cell = of_pieces("guard_offset") + (values * of_pieces("guard_strides")).sum(1)
+    (shown,) = apart(within & t["guard_table"][jnp.where(within, cell, 0)])
+    word_length = of_pieces("length") * shown
     # Few pieces are lists: what they list is found for them alone.
-    lists_at, of_list = t["frame_lists"][frame], t["piece_list"][piece]
-    holder = t["piece_holder"][take(piece, lists_at)]
+    lists_at = t["frame_lists"][frame]
+    of_list = jnp.where(within, of_pieces("list"), len(lists_at))
+    holder = t["piece_holder"][first + lists_at]
     holder = jnp.where(holder == FLOOR_HOLDER, state.room, holder)
     is_one = take(of_list, lists_at) == jnp.arange(len(lists_at))
     lists = (take(shown, lists_at) & is_one)[:, None]
@@ -43,7 +50,7 @@ def printed(
 
     # Each token's source is its position plus a shift that changes where a piece begins.
     is_list = of_list < len(lists_at)
-    shift = jnp.where(is_list, 0, t["piece_start"][piece] - start)
+    shift = jnp.where(is_list, 0, of_pieces("start") - start)
     item_shift, item_at = apart(items.start - item_at, item_at)
     (last_item,) = apart(jnp.where(list_length > 0, (lists * (items.last * item_shift)).sum(1), 0))
     left_at = jnp.where(is_list, take(_or_0(last_item), of_list), shift)

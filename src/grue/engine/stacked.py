@@ -23,7 +23,7 @@ from grue.engine.environment import Environment
 from grue.engine.infos import Infos
 from grue.engine.layout import Layout, shared_words
 from grue.engine.step import Step
-from grue.engine.tables import TablesOfOne, derived, lists_of_frames
+from grue.engine.tables import Most, TablesOfOne, derived, narrow
 from grue.engine.turns import Sizes, State, Turns
 from grue.errors import UsageError
 from grue.games.game import Game
@@ -326,7 +326,7 @@ def alike(games: Sequence[CompiledGame]) -> list[CompiledEnv]:
     commands = tuple(dict.fromkeys(c for game in games for c in game.commands))
     vocabulary = shared_words(game.vocabulary.words for game in games)
     layout = Layout.of(games, vocabulary, commands)
-    most = max(lists_of_frames(game.arrays) for game in games)
+    most = Most.of_all(game.arrays for game in games)
     tables = [derived(Aligned(game, layout).arrays, most) for game in games]
     for name in tables[0]:
         if name.startswith(END_TO_END):
@@ -367,7 +367,7 @@ def names_of_subtasks(games: Sequence[Sequence[str]]) -> tuple[str, ...]:
 
 def _laid_out(fixed: _FixedSet) -> tuple[dict[str, np.ndarray], ...]:
     """Tables with a row for each game, tables end to end, and where each game's begin."""
-    most = max(lists_of_frames(entry.compiled.arrays) for entry in fixed.entries)
+    most = Most.of_all(entry.compiled.arrays for entry in fixed.entries)
     games = [derived(fixed.aligned(number).arrays, most) for number in range(len(fixed.entries))]
     rows: dict[str, np.ndarray] = {"episode_steps": np.array(fixed.limits, np.int32)}
     ended: dict[str, np.ndarray] = {}
@@ -375,12 +375,13 @@ def _laid_out(fixed: _FixedSet) -> tuple[dict[str, np.ndarray], ...]:
     for name in games[0]:
         tables = [game[name] for game in games]
         if not name.startswith(END_TO_END):
-            rows[name] = np.stack(tables)
+            rows[name] = narrow(np.stack(tables), name)
             continue
         lengths = np.cumsum([0, *map(len, tables)])
         if lengths[-1] >= 2**31:
             raise UsageError(f"{len(games)} games are too many for one set; make two")
-        ended[name], begins[name] = np.concatenate(tables), lengths[:-1].astype(np.int32)
+        ended[name] = narrow(np.concatenate(tables), name)
+        begins[name] = lengths[:-1].astype(np.int32)
     return rows, ended, begins
 
 

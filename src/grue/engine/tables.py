@@ -6,9 +6,10 @@ game (``Tables``) and one of many (``TablesOfOne``), whose look-up tables lie en
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -39,6 +40,10 @@ class Tables:
     def __getitem__(self, name: str) -> Any:
         return jnp.asarray(self.arrays[name])
 
+    def run(self, name: str, start: Array, count: int) -> Array:
+        """So many rows from one on: they lie together, so this is faster than one by one."""
+        return _run(self.arrays[name], start, count)
+
 
 class TablesOfOne(Tables):
     """The tables of one game of many, by its number.
@@ -61,30 +66,78 @@ class TablesOfOne(Tables):
         return name in self.arrays or name in self.ended
 
     def __getattr__(self, name: str) -> Any:
-        return take(super().__getattr__(name), self.game)
+        return _whole(take(super().__getattr__(name), self.game), name)
 
     def __getitem__(self, name: str) -> Any:
         if name in self.ended:
-            return _From(jnp.asarray(self.ended[name]), (), take(self.begins[name], self.game))
-        return _From(jnp.asarray(self.arrays[name]), (self.game,), 0)
+            return _From(name, self.ended[name], (), take(self.begins[name], self.game))
+        return _From(name, self.arrays[name], (self.game,), 0)
+
+    def run(self, name: str, start: Array, count: int) -> Array:
+        begin = take(self.begins[name], self.game)
+        return _whole(_run(self.ended[name], begin + start, count), name)
 
 
 class _From:
     """A part of a table: indices count from its beginning and are never out of range."""
 
-    def __init__(self, table: Array, first: tuple[Any, ...], begin: Array | int) -> None:
-        self.table, self.first, self.begin = table, first, begin
+    def __init__(self, name: str, table: Any, first: tuple[Any, ...], begin: Array | int) -> None:
+        self.name, self.table, self.first, self.begin = name, table, first, begin
 
     def __getitem__(self, index: Any) -> Array:
         first, *rest = index if isinstance(index, tuple) else (index,)
         where = (*self.first, self.begin + first, *rest)
-        return take(self.table, where)
+        return _whole(take(self.table, where), self.name)
 
 
-def derived(
-    arrays: Mapping[str, np.ndarray], most_lists: int | None = None
-) -> dict[str, np.ndarray]:
+def _run(table: Any, start: Array, count: int) -> Array:
+    return jax.lax.dynamic_slice_in_dim(
+        jnp.asarray(table), start, count, allow_negative_indices=False
+    )
+
+
+TEXT = "tokens"
+"""The table whose numbers are given out as they are stored."""
+
+
+def narrow(table: np.ndarray, name: str) -> np.ndarray:
+    """The same numbers in as few bytes as they need, so that more tables stay in the caches."""
+    if name == TEXT or table.dtype != np.int32 or not table.size:
+        return table
+    kinds = (np.uint8, np.int8, np.int16, np.uint16)
+    low, high = table.min(), table.max()
+    fits = [kind for kind in kinds if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max]
+    return table.astype(fits[0]) if fits else table
+
+
+def _whole(found: Array, name: str) -> Array:
+    """What was narrow is computed with as 32 bits."""
+    if name == TEXT or found.dtype in (jnp.bool_, jnp.uint32):
+        return found
+    return found.astype(jnp.int32)
+
+
+class Most(NamedTuple):
+    """How much there is in a text at most: of a game, or of any game of a set."""
+
+    lists: int
+    pieces: int
+
+    @classmethod
+    def of(cls, arrays: Mapping[str, np.ndarray]) -> Most:
+        ends = np.cumsum(np.append(0, arrays["piece_holder"] != NO_HOLDER))
+        starts, counts = arrays["frame_start"], arrays["frame_count"]
+        lists = (ends[starts + counts] - ends[starts]).max(initial=0)
+        return cls(int(lists), int(counts.max(initial=0)))
+
+    @classmethod
+    def of_all(cls, games: Iterable[Mapping[str, np.ndarray]]) -> Most:
+        return cls(*map(max, zip(*map(cls.of, games), strict=True)))
+
+
+def derived(arrays: Mapping[str, np.ndarray], most: Most | None = None) -> dict[str, np.ndarray]:
     """A game's tables, and those that follow from them."""
+    most = most or Most.of(arrays)
     things = len(arrays["start_location"])
     rooms, locations = len(arrays["exit_to"]), int(arrays["location_count"])
     # A game of a set has them already.
@@ -99,11 +152,11 @@ def derived(
         **{name: array for name, array in arrays.items() if name not in REPLACED},
         "location_rows": rooms + np.arange(things, dtype=np.int32) * locations,
         "status_rows": rooms + things * locations + arrays["status_start"],
-        **_lists(arrays, lists_of_frames(arrays) if most_lists is None else most_lists),
+        **_pieces({**arrays, **_lists(arrays, most.lists)}, most.pieces),
     }
 
 
-REPLACED = ("quest_wins", "quest_fails", "quest_is_subtask")
+REPLACED = ("quest_wins", "quest_fails", "quest_is_subtask", "piece_guard")
 """Tables that the engine reads in another form."""
 
 
@@ -115,11 +168,21 @@ def packed(truths: np.ndarray) -> np.ndarray:
     return octets.view("<u4").astype(np.uint32)
 
 
-def lists_of_frames(arrays: Mapping[str, np.ndarray]) -> int:
-    """How many lists a text has at most."""
-    ends = np.cumsum(np.append(0, arrays["piece_holder"] != NO_HOLDER))
-    starts = arrays["frame_start"]
-    return int((ends[starts + arrays["frame_count"]] - ends[starts]).max(initial=0))
+def _pieces(arrays: Mapping[str, np.ndarray], most: int) -> dict[str, np.ndarray]:
+    """What is told of pieces, and of the guard of each, so that the rows of a text lie together.
+
+    Behind the last piece there are rows of nothing: a run of ``most`` never leads out of a table.
+    """
+    own = {name: arrays[name] for name in ("piece_start", "piece_length", "piece_list")}
+    guards = {f"piece_{name}": arrays[name][arrays["piece_guard"]] for name in GUARDS}
+    behind = {
+        name: np.concatenate([table, np.zeros((most, *table.shape[1:]), table.dtype)])
+        for name, table in {**own, **guards}.items()
+    }
+    return {**behind, "frame_lists": arrays["frame_lists"]}
+
+
+GUARDS = ("guard_offset", "guard_variables", "guard_strides")
 
 
 def _lists(arrays: Mapping[str, np.ndarray], most: int) -> dict[str, np.ndarray]:
