@@ -62,7 +62,8 @@ def printed(
     end_shift = t["end_start"][ending] - total - points_length
     # Half as wide, twice as many at once.
     short = jnp.int16 if sizes.most_tokens < 2**15 else jnp.int32
-    where = [start, item_at, jnp.stack([total, total + points_length])]
+    all_of_it = total + points_length + t["end_length"][ending]
+    where = [start, item_at, jnp.stack([total, total + points_length, all_of_it])]
     change = [
         shift - left_before,
         (item_shift - previous_item) * lists.any(0),
@@ -73,10 +74,9 @@ def printed(
     )
     position = jnp.arange(sizes.observation_length, dtype=short)
     source = position
-    for i in range(len(where)):
+    for i in range(len(change)):
         source = source + jnp.where(position >= where[i], change[i], short(0))
-    is_printed = position < (total + points_length + t["end_length"][ending]).astype(short)
-    return t["tokens"][jnp.where(is_printed, source, short(0)).astype(jnp.int32)]
+    return t["tokens"][jnp.where(position < where[-1], source, short(0)).astype(jnp.int32)]
 
 
 def apart(*arrays: Array) -> tuple[Array, ...]:
