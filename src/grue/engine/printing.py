@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from grue.engine.compiler.pieces import FLOOR_HOLDER
@@ -18,8 +21,7 @@ def printed(
     """A frame with the things it lists, then the score and the end, as one run of tokens."""
     points = jnp.where(points < 0, points + len(t.score_start), points)
     number = jnp.arange(sizes.most_pieces)
-    first = t["frame_start"][frame]
-    (first,) = apart(first)
+    (first,) = apart(t["frame_start"][frame])
 
     def of_pieces(name: str) -> Array:
         return t.run(f"piece_{name}", first, sizes.most_pieces)
@@ -39,7 +41,8 @@ def printed(
     lists = (take(shown, lists_at) & is_one)[:, None]
     (lists,) = apart(lists & (holder[:, None] == state.locations))
 
-    items = _items(t, state, lists.any(0))
+    listed = lists.any(0)
+    items = _items(t, state, listed)
     (list_length,) = apart((lists * items.length).sum(1))
     length = word_length + take(_or_0(list_length), of_list)
     length, end = apart(length, _sums(length))
@@ -48,35 +51,72 @@ def printed(
         items.before * items.length[:, None]
     ).sum(0)
 
-    # Each token's source is its position plus a shift that changes where a piece begins.
-    is_list = of_list < len(lists_at)
-    shift = jnp.where(is_list, 0, of_pieces("start") - start)
-    item_shift, item_at = apart(items.start - item_at, item_at)
-    (last_item,) = apart(jnp.where(list_length > 0, (lists * (items.last * item_shift)).sum(1), 0))
-    left_at = jnp.where(is_list, take(_or_0(last_item), of_list), shift)
-    left_before = jnp.concatenate([jnp.zeros(1, jnp.int32), left_at[:-1]])
-    previous_item = (items.just_before * item_shift[:, None]).sum(0)
+    # Each token's source is its position plus a shift that changes where a piece begins. An item
+    # has a shift of its own, which ends with it.
+    shift = jnp.where(of_list < len(lists_at), 0, of_pieces("start") - start)
+    shift_before = jnp.concatenate([jnp.zeros(1, jnp.int32), shift[:-1]])
+    item_shift = (items.start - item_at) * listed
 
     total, points_length = end[-1], t["score_length"][points]
     score_shift = t["score_start"][points] - total
     end_shift = t["end_start"][ending] - total - points_length
     # Half as wide, twice as many at once.
     short = jnp.int16 if sizes.most_tokens < 2**15 else jnp.int32
-    all_of_it = total + points_length + t["end_length"][ending]
-    where = [start, item_at, jnp.stack([total, total + points_length, all_of_it])]
+    behind = jnp.stack([total, total + points_length])
+    where = [start, item_at, item_at + items.length, behind]
     change = [
-        shift - left_before,
-        (item_shift - previous_item) * lists.any(0),
-        jnp.stack([score_shift - left_at[-1], end_shift - score_shift]),
+        *(shift - shift_before, item_shift, -item_shift),
+        jnp.stack([score_shift - shift[-1], end_shift - score_shift]),
     ]
-    where, change = apart(
-        jnp.concatenate(where).astype(short), jnp.concatenate(change).astype(short)
-    )
+    (length,) = apart(total + points_length + t["end_length"][ending])
     position = jnp.arange(sizes.observation_length, dtype=short)
-    source = position
-    for i in range(len(change)):
-        source = source + jnp.where(position >= where[i], change[i], short(0))
-    return t["tokens"][jnp.where(position < where[-1], source, short(0)).astype(jnp.int32)]
+    most = sizes.most_tokens + sizes.observation_length
+    exact = sum(map(len, change)) * 2 * most < 2**24
+    source = position + _up_to_each(position, where, [c.astype(short) for c in change], exact)
+    is_printed = position < length.astype(short)
+    return t["tokens"][jnp.where(is_printed, source, short(0)).astype(jnp.int32)]
+
+
+def _up_to_each(
+    position: Array, where: Sequence[Array], change: Sequence[Array], exact: bool
+) -> Array:
+    """For each position the sum of the changes there and before.
+
+    ``exact``: all sums are whole numbers that floats of 32 bits hold.
+    """
+    fast = _added if exact else _compared
+    return jax.lax.platform_dependent(position, where, change, cpu=fast, default=_compared)
+
+
+def _compared(position: Array, where: Sequence[Array], change: Sequence[Array]) -> Array:
+    """Every position with every change: more work than adding, but one kernel on a GPU."""
+    at, by = apart(jnp.concatenate(where).astype(position.dtype), jnp.concatenate(change))
+    found = jnp.zeros_like(position)
+    for i in range(len(at)):
+        found = found + jnp.where(position >= at[i], by[i], jnp.zeros_like(by[i]))
+    return found
+
+
+def _added(position: Array, where: Sequence[Array], change: Sequence[Array]) -> Array:
+    """Each change is put at its position; small matrix products sum those of a block, and blocks.
+
+    CPUs have fast products of floats alone.
+    """
+    count = -(-len(position) // BLOCK)
+    put = jnp.zeros(count * BLOCK, jnp.float32)
+    for at, by in zip(where, change, strict=True):
+        put = put.at[at].add(by.astype(jnp.float32), mode="drop")
+    before = np.tri(BLOCK, dtype=np.float32).T
+    whole = np.tri(count, k=-1, dtype=np.float32).T
+    product = partial(jnp.matmul, precision=jax.lax.Precision.HIGHEST)
+    sums = product(put.reshape(count, BLOCK), before)
+    sums = (sums + product(sums[:, -1], whole)[:, None]).reshape(-1)
+    # Numbers of 16 bits may run over and back: they are cut off, not limited.
+    return sums[: len(position)].astype(jnp.int32).astype(position.dtype)
+
+
+BLOCK = 32
+"""Positions whose changes are summed in one product."""
 
 
 def apart(*arrays: Array) -> tuple[Array, ...]:
@@ -113,15 +153,15 @@ class _Items(NamedTuple):
     length: Array
     before: Array
     """Which things (rows) stand before it in its list."""
-    just_before: Array
-    last: Array
 
 
 def _items(t: Any, state: Any, listed: Array) -> _Items:
     """The things as items of the lists they stand in."""
     together = state.locations[:, None] == state.locations
     before = together & (state.recency[:, None] > state.recency)
-    rank, size = apart(before.sum(0), together.sum(0))
+    # Both sums in one: XLA would compute the second anew wherever it is asked for.
+    (both,) = apart((before + together * 0x10000).sum(0))
+    rank, size = both & 0xFFFF, both >> 16
     separator = jnp.where(rank == 0, 0, jnp.where(rank == size - 1, 2, 1))
     things = jnp.arange(len(state.locations))
     status = take(state.statuses, t.movable_status)
@@ -129,6 +169,4 @@ def _items(t: Any, state: Any, listed: Array) -> _Items:
         start=t["item_start"][things, status, separator],
         length=(t["item_length"][things, status] + (rank > 0)) * listed,
         before=before,
-        just_before=together & (rank[:, None] + 1 == rank),
-        last=rank == size - 1,
     )
