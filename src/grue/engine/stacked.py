@@ -23,7 +23,7 @@ from grue.engine.environment import Environment
 from grue.engine.infos import Infos
 from grue.engine.layout import Layout, shared_words
 from grue.engine.step import Step
-from grue.engine.tables import Most, TablesOfOne, derived, narrow
+from grue.engine.tables import Most, TablesOfOne, derived, in_blocks, narrow
 from grue.engine.turns import Sizes, State, Turns
 from grue.errors import UsageError
 from grue.games.game import Game
@@ -368,7 +368,8 @@ def names_of_subtasks(games: Sequence[Sequence[str]]) -> tuple[str, ...]:
 def _laid_out(fixed: _FixedSet) -> tuple[dict[str, np.ndarray], ...]:
     """Tables with a row for each game, tables end to end, and where each game's begin."""
     most = Most.of_all(entry.compiled.arrays for entry in fixed.entries)
-    games = [derived(fixed.aligned(number).arrays, most) for number in range(len(fixed.entries))]
+    count = range(len(fixed.entries))
+    games = [in_blocks(derived(fixed.aligned(number).arrays, most)) for number in count]
     rows: dict[str, np.ndarray] = {"episode_steps": np.array(fixed.limits, np.int32)}
     ended: dict[str, np.ndarray] = {}
     begins: dict[str, np.ndarray] = {}

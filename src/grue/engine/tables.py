@@ -69,6 +69,11 @@ class TablesOfOne(Tables):
         return _whole(take(super().__getattr__(name), self.game), name)
 
     def __getitem__(self, name: str) -> Any:
+        if name in self.begins and f"{name}_blocks" in self.begins:
+            return _InBlocks(self._part(name), self._part(f"{name}_blocks"))
+        return self._part(name)
+
+    def _part(self, name: str) -> _From:
         if name in self.ended:
             return _From(name, self.ended[name], (), take(self.begins[name], self.game))
         return _From(name, self.arrays[name], (self.game,), 0)
@@ -88,6 +93,33 @@ class _From:
         first, *rest = index if isinstance(index, tuple) else (index,)
         where = (*self.first, self.begin + first, *rest)
         return _whole(take(self.table, where), self.name)
+
+
+class _InBlocks:
+    """A table that is stored as blocks: which block each stretch of it is, and the blocks."""
+
+    def __init__(self, which: _From, blocks: _From) -> None:
+        self.which, self.blocks = which, blocks
+
+    def __getitem__(self, index: Array) -> Array:
+        return self.blocks[self.which[index // BLOCK], index % BLOCK]
+
+
+BLOCK = 16
+IN_BLOCKS = ("decision_table", "reading_table")
+"""Long tables in which the same stretches come again and again."""
+
+
+def in_blocks(game: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """A game's tables, with the stretches of long ones stored once."""
+    found = dict(game)
+    for name in IN_BLOCKS:
+        if name in game:
+            missing = -len(game[name]) % BLOCK
+            stretches = np.append(game[name], np.zeros(missing, game[name].dtype))
+            blocks, which = np.unique(stretches.reshape(-1, BLOCK), axis=0, return_inverse=True)
+            found |= {name: which.reshape(-1).astype(np.int32), f"{name}_blocks": blocks}
+    return found
 
 
 def _run(table: Any, start: Array, count: int) -> Array:
