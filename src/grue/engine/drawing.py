@@ -76,9 +76,9 @@ TURNS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
 
 def _threefry(first: Any, second: Any, high: Any, low: Any) -> tuple[Array, Array]:
-    """The random bits of ``jax.random``, in one piece of code.
+    """Threefry 2x32 (Salmon et al. 2011), the random bits of ``jax.random``.
 
-    On a CPU, JAX's own is a loop of small steps. A set draws in every step, for the games that end.
+    On a CPU JAX's own is a loop of small steps, and a set draws in every step: for games that end.
     """
     keys = (first, second, first ^ second ^ np.uint32(0x1BD11BDA))
     high, low = high + first, low + second
