@@ -2,16 +2,17 @@
 
     grue make-games cooking --level gata-4 --count 100 --seed 1000 --split 80,0,20 -o GAMES
     grue compile GAMES
-    python benchmarks/many.py GAMES --out results/bench/many-cpu.json
+    python benchmarks/many.py GAMES --batches 1024 --seconds 7 --out results/bench/many-cpu.json
     python benchmarks/many.py GAMES --check 500
     python benchmarks/many.py GAMES --resets 1000000
     python benchmarks/many.py GAMES/train --train 8 --out results/bench/many-train-h200.json
     python benchmarks/many.py saladworld-1 saladworld-7 --arguments
 
-Needs JAX, NumPy and the compiled files alone. ``--check`` compares every game of the set with the
-game by itself, step by step. ``--train`` times so many runs of drrn with masking side by side, at
-the paper's sizes. ``--arguments`` plays single games whose tables are constants of the
-program, and arguments of it.
+Needs JAX, NumPy and the compiled files alone. The games together and those one at a time are
+timed in turn, ``--rounds`` times, and the ratio is the median of the rounds. ``--check`` compares
+every game of the set with the game by itself, step by step. ``--train`` times so many runs of drrn
+with masking side by side, at the paper's sizes. ``--arguments`` plays single games whose tables
+are constants of the program, and arguments of it.
 """
 
 from __future__ import annotations
@@ -83,43 +84,53 @@ def player(own: np.ndarray, counts: np.ndarray) -> Callable[..., Any]:
     return run
 
 
+class Played:
+    """Games under way in a compiled program, to be timed again and again."""
+
+    def __init__(self, env: Any, batch: int, constants: bool) -> None:
+        """On all devices: those of a CPU are its cores."""
+        shards = jax.device_count() if batch >= 32 else 1
+        mesh = jax.make_mesh((shards,), ("d",), devices=jax.devices()[:shards])
+        split, whole = jax.P("d"), jax.P()
+        run = player(*own_commands(env))
+        keys = jax.random.split(jax.random.key(SEED), shards)
+        self.keys = jax.device_put(keys, jax.NamedSharding(mesh, split))
+        begin = jax.jit(lambda env, keys: jax.vmap(env.reset)(keys)[0])
+        states = begin(env, jax.random.split(jax.random.key(SEED + 1), batch))
+        games = states, jnp.zeros(batch, jnp.int32)
+        self.games = jax.device_put(games, jax.NamedSharding(mesh, split))
+        shared = jax.shard_map(
+            partial(run, env) if constants else run,
+            mesh=mesh,
+            in_specs=(split, split, whole) if constants else (whole, split, split, whole),
+            out_specs=split,
+            check_vma=False,
+        )
+        self.play = jax.jit(shared)
+        if not constants:
+            self.play = partial(self.play, jax.device_put(env, jax.NamedSharding(mesh, whole)))
+        self.batch, self.steps = batch, 8
+        self.turn()  # Compiles.
+
+    def turn(self) -> float:
+        """The seconds that its steps take."""
+        start = time.perf_counter()
+        self.games = jax.block_until_ready(self.play(self.games, self.keys, self.steps))
+        return time.perf_counter() - start
+
+    def last(self, seconds: float) -> None:
+        """From now on a turn takes about so long."""
+        self.steps = max(8, int(self.steps * seconds / self.turn()))
+
+    def rate(self) -> float:
+        """Steps a second."""
+        return self.batch * self.steps / self.turn()
+
+
 def rate(env: Any, batch: int, seconds: float, constants: bool) -> float:
-    """Steps a second, on all devices: those of a CPU are its cores."""
-    shards = jax.device_count() if batch >= 32 else 1
-    mesh = jax.make_mesh((shards,), ("d",), devices=jax.devices()[:shards])
-    split, whole = jax.P("d"), jax.P()
-    run = player(*own_commands(env))
-    keys = jax.device_put(
-        jax.random.split(jax.random.key(SEED), shards), jax.NamedSharding(mesh, split)
-    )
-    begin = jax.jit(lambda env, keys: jax.vmap(env.reset)(keys)[0])
-    states = begin(env, jax.random.split(jax.random.key(SEED + 1), batch))
-    games = states, jnp.zeros(batch, jnp.int32)
-    games = jax.device_put(games, jax.NamedSharding(mesh, split))
-    if constants:
-        shared = jax.shard_map(
-            partial(run, env), mesh=mesh, in_specs=(split, split, whole), out_specs=split,
-            check_vma=False,
-        )  # fmt: skip
-        play = jax.jit(shared)
-    else:
-        shared = jax.shard_map(
-            run, mesh=mesh, in_specs=(whole, split, split, whole), out_specs=split,
-            check_vma=False,
-        )  # fmt: skip
-        play = partial(jax.jit(shared), jax.device_put(env, jax.NamedSharding(mesh, whole)))
-    steps = 8
-    games = jax.block_until_ready(play(games, keys, steps))  # Compiles.
-    games, taken = timed(play, games, keys, steps)
-    steps = max(8, int(steps * seconds / taken))
-    _, taken = timed(play, games, keys, steps)
-    return batch * steps / taken
-
-
-def timed(play: Callable[..., Any], games: Any, keys: Any, steps: int) -> tuple[Any, float]:
-    start = time.perf_counter()
-    games = jax.block_until_ready(play(games, keys, steps))
-    return games, time.perf_counter() - start
+    played = Played(env, batch, constants)
+    played.last(seconds)
+    return played.rate()
 
 
 def speeds(files: Sequence[Path], given: argparse.Namespace) -> dict[str, Any]:
@@ -132,25 +143,31 @@ def speeds(files: Sequence[Path], given: argparse.Namespace) -> dict[str, Any]:
         "kilobytes_a_game": round(table_bytes / len(files) / 1e3),
     }
     some = [files[i] for i in np.linspace(0, len(files) - 1, given.singles).astype(int)]
-    told["rows"] = []
-    for batch in given.batches:
-        together = rate(env, batch, given.seconds, constants=False)
-        row = {"batch": batch, "together": round(together)}
-        print(f"{len(files)} games together, batch {batch:,}: {together:,.0f} steps/s", flush=True)
-        if given.singles:
-            singles = [
-                rate(grue.make(file, "compiled"), batch, given.seconds, constants=True)
-                for file in some
-            ]
-            # The time of as many steps of each.
-            alone = len(singles) / sum(1 / one for one in singles)
-            row |= {"one_at_a_time": round(alone), "of": len(some)}
-            row["ratio"] = round(together / alone, 3)
-            print(
-                f"one at a time ({len(some)} of them): {alone:,.0f}, ratio {together / alone:.2f}"
-            )
-        told["rows"].append(row)
+    told["rows"] = [row_of(env, some, batch, given) for batch in given.batches]
     return told
+
+
+def row_of(
+    env: StackedEnv, some: Sequence[Path], batch: int, given: argparse.Namespace
+) -> dict[str, Any]:
+    """In turn, so that what else runs on the machine slows both: ``seconds`` of each."""
+    together = Played(env, batch, constants=False)
+    alone = [Played(grue.make(file, "compiled"), batch, constants=True) for file in some]
+    together.last(given.seconds / given.rounds)
+    for one in alone:
+        one.last(given.seconds / given.rounds / len(alone))
+    rounds = []
+    for _ in range(given.rounds):
+        # The time of as many steps of each.
+        rates = together.rate(), len(alone) / max(sum(1 / one.rate() for one in alone), 1e-12)
+        rounds.append((*rates, rates[0] / max(rates[1], 1e-12)))
+    speed, by_itself, ratio = np.median(rounds, axis=0)
+    row = {"batch": batch, "together": round(speed)}
+    print(f"{len(env.names)} games together, batch {batch:,}: {speed:,.0f} steps/s", flush=True)
+    if alone:
+        row |= {"one_at_a_time": round(by_itself), "of": len(some), "ratio": round(ratio, 3)}
+        print(f"one at a time ({len(some)} of them): {by_itself:,.0f}, ratio {ratio:.2f}")
+    return row
 
 
 def constants_and_arguments(given: argparse.Namespace) -> dict[str, Any]:
@@ -255,6 +272,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--batches", type=int, nargs="+", default=[1024, 16384])
     parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--rounds", type=int, default=7, help="so many turns of each")
     parser.add_argument("--singles", type=int, default=10, help="so many games one at a time")
     parser.add_argument("--check", type=int, metavar="STEPS")
     parser.add_argument("--resets", type=int, metavar="COUNT")
