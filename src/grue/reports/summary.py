@@ -103,15 +103,16 @@ def games_of(entries: Sequence[Named]) -> list[str]:
 
 
 def labels_of(entries: Sequence[Named]) -> list[str]:
-    """In the order in which agents and gates are registered."""
+    """In the order in which agents, gates and explorers are registered."""
     return list(dict.fromkeys(entry.label for entry in sorted(entries, key=_order)))
 
 
 def _order(entry: Named) -> tuple:
-    from grue.agents.catalogue import AGENTS, GATES
+    from grue.agents.catalogue import AGENTS, EXPLORERS, GATES
 
     config = entry.record.config
-    return AGENTS.number(config.agent), GATES.number(config.gate), entry.label
+    parts = AGENTS.number(config.agent), GATES.number(config.gate), EXPLORERS.number(config.explore)
+    return *parts, not config.look_every, not config.priority, entry.label
 
 
 @dataclass(frozen=True)

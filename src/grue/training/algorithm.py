@@ -150,7 +150,7 @@ class Algorithm:
 
         start = run, self.no_sums(run) if sums is None else sums
         run, counted = jax.lax.fori_loop(0, steps // every, cycle, start)
-        if not learn:
+        if not learn or not jax.tree.leaves(run.agent.learned):
             return run, counted
         # θ⁻ ← θ
         ends = (number + steps) % self.settings.target_every == 0
