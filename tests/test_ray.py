@@ -421,7 +421,7 @@ def test_emulators_run_on_the_node_and_the_cores_of_their_learner(
     """Two runs side by side on a node of their own, the only one with two cores."""
     settings = ("--set", "table_rows=64", "--set", "episode_steps=15", "--set", "metrics_every=100")
     command = ["train", str(two_lamps), "--agent", "tabular", "--seeds", "0-1", "--together"]
-    command += ["--steps", "6000", "--set", "learning_starts=6000", *settings]
+    command += ["--steps", "3000", "--set", "learning_starts=3000", *settings]
     node = nodes.cluster.add_node(num_cpus=2)
     on_it = [*command, "--cores-per-group", "2", "--ray", nodes.address]
     ray_cluster.connect(nodes.address)
