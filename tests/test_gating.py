@@ -147,3 +147,18 @@ def test_epsilon_falls_in_a_straight_line(step: int, expected: float) -> None:
 def test_an_unknown_gate_names_the_known_ones() -> None:
     with pytest.raises(UsageError, match="'mask'; there are none, oracle, dropout, masking"):
         GATES.number("mask")
+
+
+def test_exploratory_commands_with_given_probabilities() -> None:
+    """Exploratory commands have the probabilities given; the greedy one does not depend on them."""
+    values, odds = jnp.array([1.0, 5.0, 3.0]), jnp.array([0.5, 0.0, 0.5])
+    draw = jax.jit(jax.vmap(gating.choose, (0, None, None, None, None)))
+    every = jnp.ones(3, bool)
+    assert set(np.asarray(draw(KEYS, values, every, 0.0, odds))) == {1}
+    chosen = np.bincount(np.asarray(draw(KEYS, values, every, 1.0, odds)), minlength=3) / len(KEYS)
+    # Four standard errors of 4,000 draws.
+    assert chosen == pytest.approx([0.5, 0.0, 0.5], abs=0.032)
+    assert chosen[1] == 0
+    # The same draws as without, if all are alike.
+    alike = draw(KEYS, values, every, 0.5, jnp.full(3, 1 / 3))
+    assert (alike == choose(KEYS, values, every, 0.5)).all()

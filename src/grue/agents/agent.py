@@ -77,6 +77,10 @@ class Agent(ABC):
         """What was learned, on these or other games, ready to play these; not to learn on."""
         return state
 
+    def without_explorer(self, state: AgentState) -> AgentState:
+        """For play outside training: exploratory commands are drawn uniformly."""
+        return state
+
     @abstractmethod
     def start(self, state: AgentState) -> Any:
         """The agent's memory at the start of an episode: h_0."""

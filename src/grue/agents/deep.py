@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from grue.agents import contexts, gating, learner, replay
 from grue.agents.agent import Agent, AgentState, Decision, Episode, RunParameters, Told
 from grue.agents.contexts import ScoreContexts
-from grue.agents.exploring import ExplorerSet
+from grue.agents.exploring import Candidates, ExplorerSet
 from grue.agents.kernels.select import PRECISIONS
 from grue.agents.learner import Learner, Learning
 from grue.agents.network import ACTIVATIONS, Memory, Network, NetworkSizes
@@ -177,6 +177,9 @@ class DeepAgent(Agent):
         working = learner.derived(learned.network, weights, words)
         return state._replace(learned=learned._replace(working=working))
 
+    def without_explorer(self, state: AgentState) -> AgentState:
+        return state._replace(kept=state.kept._replace(explorers=()))
+
     def start(self, state: AgentState) -> Memory:
         return state.learned.network.memory()
 
@@ -228,7 +231,9 @@ class DeepAgent(Agent):
         possible = episode.seen.admissible_set
         exists = self.exists(episode.game)
         candidates = self.gates.candidates(gate_key, parameters, admissibility, possible, exists)
-        action = gating.choose(choice_key, outputs.values, candidates, epsilon)
+        explorers, allowed = state.kept.explorers, Candidates(candidates, admissibility)
+        odds = self.explorers.exploratory(explorers, episode, allowed, parameters.explorer)
+        action = gating.choose(choice_key, outputs.values, candidates, epsilon, odds)
         decision = Decision(action, memory, head, candidates, outputs.values, admissibility)
         return state._replace(kept=state.kept._replace(contexts=known)), decision
 

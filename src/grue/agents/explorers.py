@@ -24,7 +24,7 @@ from jaxtyping import Array, Bool, Float, Int
 from grue.agents import contexts, returning
 from grue.agents.agent import Episode, Told
 from grue.agents.contexts import ScoreContexts
-from grue.agents.exploring import Explorer, register
+from grue.agents.exploring import Candidates, Explorer, register
 from grue.agents.registry import Metric
 from grue.agents.replay import Fields, ReplayStep
 from grue.agents.returning import Returns
@@ -47,11 +47,26 @@ class BonusSettings:
     return_share: float = setting(
         0.0, "share of the episodes that begin with commands of the best episode", least=0, most=1
     )
+    thinned_share: float = setting(
+        0.0, "share of these that leave out commands drawn at random", least=0, most=1
+    )
+    best_epsilon: float = setting(
+        0.0,
+        "least ε at the highest score so far, in episodes that repeat commands",
+        least=0,
+        most=1,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class AchievementSettings(BonusSettings):
     by_score: bool = setting(True, "achievements are counted for each score apart")
+    novel_share: float = setting(
+        0.0,
+        "share of the exploratory commands that are drawn from those not yet done in the episode",
+        least=0,
+        most=1,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +99,8 @@ class Counted(NamedTuple):
     """In this episode."""
     returns: Returns | None
     """None: no episode repeats commands."""
+    tried: Int[Array, "scores commands"] | None = None
+    """How often each command was taken at each score; None: not needed."""
 
 
 class BonusExplorer(Explorer, ABC):
@@ -94,7 +111,7 @@ class BonusExplorer(Explorer, ABC):
 
     def __init__(self, env: Environment, settings: BonusSettings) -> None:
         super().__init__(env, settings)
-        self.episode_steps = env.episode_steps
+        self.episode_steps, self.look = env.episode_steps, env.commands.index("look")
         if settings.return_share and env.command_sets is not None:
             raise UsageError(
                 "return_share repeats the commands of the best episode, and in a set the next "
@@ -128,7 +145,7 @@ class BonusExplorer(Explorer, ABC):
         slot, happened = self.event(before, action, after, place)
         counted = happened & ((known.last[slot] != known.episode) | (not self.once))
         # What the best episode did says nothing about what the agent can do.
-        own = jnp.bool_(True) if known.returns is None else before.time >= known.returns.repeated
+        own = ~self._repeats(known)
         # A reward that was had with help does not show that the agent can get there.
         alone = (step.reward > 0) & self.counts(known)
         first = counted & own & (known.counts[slot] == 0)
@@ -160,11 +177,10 @@ class BonusExplorer(Explorer, ABC):
         step, returns = after.seen, known.returns
         over = step.terminated | step.truncated
         if returns is not None:
-            returns = returning.notice(
-                returns, before.time, action, step.score, step.reward, step.terminated
-            )
-            rare = self._few(known, returns.last_score)
-            ended = returning.next_episode(returns, known.episode, self.settings.return_share, rare)
+            told = step.score, step.reward, step.terminated
+            returns = returning.notice(returns, self.look, before.time, action, *told)
+            rare, own = self._few(known, returns.last_score), self.settings
+            ended = returning.next_episode(returns, own.return_share, own.thinned_share, rare)
             returns = jax.tree.map(partial(jnp.where, over), ended, returns)
         return known._replace(
             episode=known.episode + over, events=known.events * ~over, returns=returns
@@ -173,7 +189,13 @@ class BonusExplorer(Explorer, ABC):
     def override(self, known: Counted, episode: Episode, action: Int[Array, ""]) -> Int[Array, ""]:
         if known.returns is None:
             return action
-        return returning.override(known.returns, episode.time, action)
+        return returning.override(known.returns, self.look, action)
+
+    def _repeats(self, known: Counted) -> Bool[Array, ""]:
+        """Whether the next command is one of the best episode."""
+        if known.returns is None:
+            return jnp.bool_(False)
+        return returning.following(known.returns, self.look)[1]
 
     def counts(self, known: Counted) -> Bool[Array, ""]:
         return jnp.bool_(True) if known.returns is None else known.returns.repeated == 0
@@ -185,7 +207,11 @@ class BonusExplorer(Explorer, ABC):
         self, known: Counted, epsilon: Float[Array, ""], score: Int[Array, ""]
     ) -> Float[Array, ""]:
         least = jnp.maximum(epsilon, self.settings.frontier_epsilon)
-        return jnp.where(self._few(known, score), least, epsilon)
+        least = jnp.where(self._few(known, score), least, epsilon)
+        if known.returns is None:
+            return least
+        beyond = (known.returns.repeated > 0) & (score >= known.returns.score)
+        return jnp.where(beyond, jnp.maximum(least, self.settings.best_epsilon), least)
 
     def _worth(
         self, known: Counted, event: Int[Array, "*batch"], score: Int[Array, "*batch"]
@@ -218,8 +244,48 @@ class AchievementExplorer(BonusExplorer):
     def event(
         self, before: Episode, action: Int[Array, ""], after: Episode, place: Int[Array, ""]
     ) -> tuple[Int[Array, ""], Bool[Array, ""]]:
-        first = place * self.commands if self.settings.by_score else 0
-        return first + action, after.seen.admissible
+        return self._first(place) + action, after.seen.admissible
+
+    def _first(self, place: Int[Array, ""]) -> Int[Array, ""]:
+        """The slot of a score's first command."""
+        return place * (self.commands if self.settings.by_score else 0)
+
+    def init(self) -> Counted:
+        if not self.settings.novel_share:
+            return super().init()
+        tried = jnp.zeros((contexts.CAPACITY, self.commands), jnp.int32)
+        return super().init()._replace(tried=tried)
+
+    def notice(
+        self, known: Counted, before: Episode, action: Int[Array, ""], after: Episode
+    ) -> tuple[Counted, Fields, Told]:
+        if known.tried is not None:
+            _, place = contexts.assign(known.scores, before.seen.score, contexts.CAPACITY)
+            tried = known.tried.at[place, action].add(~self._repeats(known))
+            known = known._replace(tried=tried)
+        return super().notice(known, before, action, after)
+
+    def exploratory(
+        self, known: Counted, episode: Episode, decided: Candidates
+    ) -> Float[Array, " commands"] | None:
+        if known.tried is None:
+            return None
+        _, place = contexts.assign(known.scores, episode.seen.score, contexts.CAPACITY)
+        slots = self._first(place) + jnp.arange(self.commands)
+        undone = known.last[slots] != known.episode
+        novel = undone * decided.admissibility / (known.tried[place] + 1.0)
+        return mixed(self.settings.novel_share, novel, decided.allowed)
+
+
+def mixed(
+    share: float, weights: Float[Array, " commands"], allowed: Bool[Array, " commands"]
+) -> Float[Array, " commands"]:
+    """Probabilities: a share by the weights of the allowed commands, the rest evenly."""
+    even = allowed / allowed.sum()
+    weights = jnp.where(allowed, weights, 0.0)
+    total = weights.sum()
+    by_weight = jnp.where(total > 0, weights / jnp.where(total > 0, total, 1.0), even)
+    return share * by_weight + (1 - share) * even
 
 
 class TextExplorer(BonusExplorer):

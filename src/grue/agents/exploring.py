@@ -22,8 +22,17 @@ from grue.agents.settings import NoSettings
 from grue.engine.environment import Environment
 
 
+class Candidates(NamedTuple):
+    """What an exploratory command is drawn from."""
+
+    allowed: Bool[Array, " commands"]
+    """The gate's candidate set."""
+    admissibility: Float[Array, " commands"]
+    """ξ̂"""
+
+
 class Explorer:
-    """The base class: no bonus, ε unchanged."""
+    """The base class: no bonus, ε unchanged, exploratory commands drawn uniformly."""
 
     def __init__(self, env: Environment, settings: Any) -> None:
         self.settings = settings
@@ -51,6 +60,12 @@ class Explorer:
         self, known: Any, epsilon: Float[Array, ""], score: Int[Array, ""]
     ) -> Float[Array, ""]:
         return epsilon
+
+    def exploratory(
+        self, known: Any, episode: Episode, decided: Candidates
+    ) -> Float[Array, " commands"] | None:
+        """The probabilities of an exploratory command; None: the candidates' are equal."""
+        return None
 
     def override(self, known: Any, episode: Episode, action: Int[Array, ""]) -> Int[Array, ""]:
         """The command to play, given the agent's choice."""
@@ -143,6 +158,22 @@ class ExplorerSet:
             return epsilon
         own = [e.epsilon(k, epsilon, score) for e, k in zip(self.explorers, known, strict=True)]
         return jnp.stack(own)[number]
+
+    def exploratory(
+        self,
+        known: tuple[Any, ...],
+        episode: Episode,
+        decided: Candidates,
+        number: Int[Array, ""],
+    ) -> Float[Array, " commands"] | None:
+        if not known:  # Outside training.
+            return None
+        each = zip(self.explorers, known, strict=True)
+        own = [explorer.exploratory(state, episode, decided) for explorer, state in each]
+        if all(probabilities is None for probabilities in own):
+            return None
+        even = decided.allowed / decided.allowed.sum()
+        return jnp.stack([even if one is None else one for one in own])[number]
 
     def override(
         self,

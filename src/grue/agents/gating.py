@@ -221,12 +221,17 @@ def choose(
     values: Float[Array, " commands"],
     candidates: Bool[Array, " commands"],
     epsilon: float | Float[Array, ""],
+    exploratory: Float[Array, " commands"] | None = None,
 ) -> Int[Array, ""]:
-    """ε-greedy over the candidates."""
+    """ε-greedy over the candidates.
+
+    ``exploratory`` are the probabilities of an exploratory command; None: all alike.
+    """
     explore, pick = jax.random.split(key)
     greedy = jnp.where(candidates, values, -jnp.inf).argmax()
-    uniform = jax.random.categorical(pick, jnp.where(candidates, 0.0, -jnp.inf))
-    return jnp.where(jax.random.uniform(explore) < epsilon, uniform, greedy)
+    odds = 0.0 if exploratory is None else jnp.log(exploratory)
+    drawn = jax.random.categorical(pick, jnp.where(candidates, odds, -jnp.inf))
+    return jnp.where(jax.random.uniform(explore) < epsilon, drawn, greedy)
 
 
 def annealed_epsilon(step: Any, start: float, end: float, over: int) -> Any:

@@ -38,7 +38,8 @@ def decide(
 ) -> tuple[Decision, Int[Array, ""], Bool[Array, ""]]:
     """The agent's decision, the command to play, and whether that is the forced look."""
     time = now.time + 1
-    decision = agent.act(state, now, parameters, epsilon, jax.random.fold_in(key, time))[1]
+    own = agent.without_explorer(state)
+    decision = agent.act(own, now, parameters, epsilon, jax.random.fold_in(key, time))[1]
     forced = look_is_forced(parameters, time)
     return decision, jnp.where(forced, env.commands.index("look"), decision.action), forced
 
