@@ -74,8 +74,8 @@ def play(
 def test_what_an_achievement_is_worth() -> None:
     """β/√N, the first time in an episode that a command is admissible at a score."""
     known = EXPLORER.init()
-    new = {"bonus": 2.0, "first_events": 1.0, "frontier": 1.0, "repeated": 0.0}
-    old = {"bonus": 0.0, "first_events": 0.0, "frontier": 1.0, "repeated": 0.0}
+    new = {"bonus": 2.0, "first_events": 1.0, "frontier": 1.0, "repeated": 0.0, "best": 0.0}
+    old = {**new, "bonus": 0.0, "first_events": 0.0}
     known, event, told = play(known, 0, 2, admissible=True)
     assert (event, told) == (2, {**new, "events": 1.0})
     # Again in the same episode, and what is not admissible, are none.
@@ -84,11 +84,19 @@ def test_what_an_achievement_is_worth() -> None:
         assert (event, told) == (-1, {**old, "events": 1.0})
     # At another score it is another achievement.
     known, event, told = play(known, 5, 2, admissible=True, over=True)
-    assert (event, told) == (COMMANDS + 2, {**new, "events": 2.0})
+    assert (event, told) == (COMMANDS + 2, {**new, "events": 2.0, "best": 5.0})
     # The next episode: the same thing for the second time in the run.
     known, event, told = play(known, 0, 2, admissible=True)
     assert event == 2
-    assert told == pytest.approx({**old, "bonus": 2 / np.sqrt(2), "events": 1.0})
+    assert told == pytest.approx({**old, "bonus": 2 / np.sqrt(2), "events": 1.0, "best": 5.0})
+
+
+def test_the_highest_score_so_far() -> None:
+    known, best = EXPLORER.init(), []
+    for score, reward, over in ((0, 0, False), (0, 5, True), (0, 0, False), (0, 10, True)):
+        known, _, told = play(known, score, 1, reward, over=over)
+        best.append(told["best"])
+    assert best == [0.0, 5.0, 5.0, 10.0]
 
 
 def test_achievements_at_all_scores_together() -> None:

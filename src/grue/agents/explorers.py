@@ -80,6 +80,7 @@ METRICS = (
     Metric("first_events", "events that never happened before in the run", "count"),
     Metric("frontier", "fraction of the steps at scores with few rewards", "step"),
     Metric("repeated", "fraction of the steps that repeat the best episode", "step"),
+    Metric("best", "highest score so far, with repeated commands or without", "step"),
 )
 
 
@@ -97,6 +98,8 @@ class Counted(NamedTuple):
     """From 1 on."""
     events: Int[Array, ""]
     """In this episode."""
+    best: Int[Array, ""]
+    """The highest score so far."""
     returns: Returns | None
     """None: no episode repeats commands."""
     tried: Int[Array, "scores commands"] | None = None
@@ -132,7 +135,8 @@ class BonusExplorer(Explorer, ABC):
         rewards = jnp.zeros(contexts.CAPACITY, jnp.int32)
         slots = jnp.zeros(self.slots(), jnp.int32)
         returns = returning.init(self.episode_steps) if self.settings.return_share else None
-        return Counted(contexts.init(), rewards, slots, slots, jnp.int32(1), jnp.int32(0), returns)
+        zero = jnp.int32(0)
+        return Counted(contexts.init(), rewards, slots, slots, jnp.int32(1), zero, zero, returns)
 
     def fields(self) -> Mapping[str, jax.ShapeDtypeStruct]:
         return {"event": jax.ShapeDtypeStruct((), jnp.int32)}
@@ -155,6 +159,7 @@ class BonusExplorer(Explorer, ABC):
             counts=known.counts.at[slot].add(counted & own),
             last=known.last.at[slot].max(jnp.where(counted, known.episode, 0)),
             events=known.events + counted,
+            best=jnp.maximum(known.best, step.score),
         )
         event = jnp.where(counted, slot, -1).astype(jnp.int32)
         told = {
@@ -163,6 +168,7 @@ class BonusExplorer(Explorer, ABC):
             "first_events": first,
             "frontier": self._few(now, score),
             "repeated": ~own,
+            "best": now.best,
         }
         return (
             self._after(now, before, action, after),
