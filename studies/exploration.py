@@ -32,11 +32,12 @@ SIZES: dict[str, dict[str, Any]] = {
 FOUND: dict[str, Any] = {"explore": "achievements", "bonus": 1.5, "heads": 8}
 """What solved level 4 in three seeds of five, with more heads."""
 MASKED: dict[str, Any] = {**FOUND, "masked_targets": True}
-THINNED: dict[str, Any] = {
+ARCHIVE: dict[str, Any] = {
     **MASKED,
     "past_end": True,
     "return_share": 0.5,
-    "thinned_share": 0.5,
+    "archive_share": 0.5,
+    "novel_share": 1.0,
 }
 VARIANTS: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -88,9 +89,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "past_end": True,
         "return_share": 0.25,
     },
-    "masked-thinned": THINNED,
-    "thinned-novel": {**THINNED, "novel_share": 0.7},
-    "thinned-random": {**THINNED, "novel_share": 0.7, "best_epsilon": 1.0},
+    "archive": ARCHIVE,
+    "archive-more": {**ARCHIVE, "archive_share": 0.8},
+    "archive-own": {**ARCHIVE, "archive_epsilon": 0.4},
     "oracle": {"gate": "oracle", "heads": 8},
     "long": {
         **FOUND,

@@ -15,8 +15,6 @@ from grue.agents import returning
 from grue.agents.returning import Returns
 from grue.training.train import train_all
 
-LOOK = 0
-
 
 def played(returns: Returns, steps: list[tuple[int, int]], ended: bool = False) -> Returns:
     """Plays commands with their rewards."""
@@ -25,16 +23,14 @@ def played(returns: Returns, steps: list[tuple[int, int]], ended: bool = False) 
         score += reward
         last = ended and time == len(steps) - 1
         t, a, u, r = map(jnp.int32, (time, action, score, reward))
-        returns = returning.notice(returns, LOOK, t, a, u, r, jnp.bool_(last))
+        returns = returning.notice(returns, t, a, u, r, jnp.bool_(last))
     return returns
 
 
 def begun(
-    returns: Returns, episode: int, share: float = 1.0, rare: bool = True, thinned: float = 0.0
+    returns: Returns, episode: int, share: float = 1.0, rare: bool = True
 ) -> tuple[Returns, int]:
-    """The episode after the one with a number."""
-    returns = returns._replace(episode=jnp.uint32(episode))
-    returns = returning.next_episode(returns, share, thinned, jnp.bool_(rare))
+    returns = returning.next_episode(returns, jnp.int32(episode), share, jnp.bool_(rare))
     return returns, int(returns.repeated)
 
 
@@ -79,76 +75,8 @@ def test_what_an_episode_repeats() -> None:
 def test_the_override_ends_after_the_repeated_commands() -> None:
     returns, repeated = begun(played(returning.init(5), [(7, 0), (8, 0), (9, 0), (6, 10)]), 1)
     assert repeated == 2
-    assert replayed(returns) == [7, 8, OWN, OWN, OWN]
-
-
-OWN = 99
-"""The command that the agent chooses."""
-
-
-def replayed(returns: Returns, forced: frozenset[int] = frozenset()) -> list[int]:
-    """The commands of an episode without rewards. At some times 'look' is forced."""
-    commands = []
-    for time in range(len(returns.best)):
-        action = int(returning.override(returns, LOOK, jnp.int32(OWN)))
-        commands.append(LOOK if time in forced else action)
-        t, a, zero = map(jnp.int32, (time, commands[-1], 0))
-        returns = returning.notice(returns, LOOK, t, a, zero, zero, jnp.bool_(False))
-    return commands
-
-
-def test_which_episodes_are_thinned_and_how_much() -> None:
-    """Every other repeating episode; (L/4)^v of L commands are left out on average.
-
-    v is episode · 3242174889 mod 2³² by 2³². A thinned episode repeats up to the reward.
-    """
-    returns = played(returning.init(40), [(1, 0)] * 31 + [(1, 10)])
-    found = [begun(returns, n, thinned=0.5) for n in range(1, 7)]
-    spread = [n * 3_242_174_889 % 2**32 / 2**32 for n in range(1, 7)]
-    assert [round(v, 3) for v in spread] == [0.755, 0.51, 0.265, 0.02, 0.774, 0.529]
-    expected = [8**v / 32 if n % 2 else 0.0 for n, v in enumerate(spread, 1)]
-    np.testing.assert_allclose([float(r.omitted) for r, _ in found], expected, rtol=1e-5)
-    assert [n == 32 for _, n in found] == [True, False] * 3
-    # A quarter of the episodes repeat, and half of these are thinned.
-    some = [begun(returns, n, share=0.25, thinned=0.5)[0] for n in range(1, 17)]
-    assert [int(r.repeated) > 0 for r in some] == [False, False, True, False] * 4
-    thin = [n for n, r in enumerate(some, 1) if float(r.omitted) > 0]
-    assert thin == [7, 15]
-    # Once a won game is not rare, nothing is repeated.
-    won = played(returning.init(5), [(7, 0), (8, 10)], ended=True)
-    assert begun(won, 1, thinned=1.0)[1] == 2
-    again, repeated = begun(won, 1, thinned=1.0, rare=False)
-    assert (repeated, float(again.omitted)) == (0, 0.0)
-
-
-def test_a_thinned_episode_leaves_out_commands_and_looks() -> None:
-    commands = [5, LOOK, 6, 7, 8, LOOK, 9, 3]
-    best = played(returning.init(10), [(a, 0) for a in commands[:-1]] + [(commands[-1], 10)])
-    whole = best._replace(repeated=best.length, episode=jnp.uint32(3))
-    draws = jax.random.uniform(jax.random.key(3), (10,))
-    for omitted in (0.2, 0.5, 0.8):
-        kept = [
-            a for a, x in zip(commands, draws, strict=False) if a != LOOK and float(x) >= omitted
-        ]
-        assert 0 < len(kept) < 6
-        thin = whole._replace(omitted=jnp.float32(omitted))
-        assert replayed(thin) == kept + [OWN] * (10 - len(kept))
-        # A forced 'look' puts off the others and takes the place of none.
-        expected = [*kept[:1], LOOK, *kept[1:]]
-        assert replayed(thin, frozenset([1])) == expected + [OWN] * (10 - len(expected))
-    # Without thinning every command has its place.
-    assert replayed(whole) == [*commands, OWN, OWN]
-
-
-def test_a_shorter_way_ends_the_repetition() -> None:
-    """The highest score comes after two of four commands, and from there on the agent plays."""
-    best = played(returning.init(6), [(7, 0), (8, 0), (9, 0), (6, 10)])
-    thin, repeated = begun(best, 1, thinned=1.0)
-    assert (repeated, float(thin.omitted) > 0) == (4, True)
-    thin = thin._replace(omitted=jnp.float32(1e-6))
-    thin = played(thin, [(7, 0), (8, 10)])
-    assert (int(thin.length), thin.best[:2].tolist()) == (2, [7, 8])
-    assert int(returning.override(thin, LOOK, jnp.int32(OWN))) == OWN
+    commands = [int(returning.override(returns, jnp.int32(t), jnp.int32(0))) for t in range(5)]
+    assert commands == [7, 8, 0, 0, 0]
 
 
 @settings(deadline=None, max_examples=30)
@@ -165,23 +93,21 @@ def test_repeating_reaches_the_highest_score(steps: list[tuple[int, int]]) -> No
 def test_in_a_real_game_the_walkthrough_is_repeated() -> None:
     """A won episode, repeated, wins again; half of it has half of its score or less."""
     env, game = grue.make("saladworld-1"), grue.load("saladworld-1")
-    returns, look = returning.init(env.episode_steps), env.commands.index("look")
+    returns = returning.init(env.episode_steps)
     state, seen = env.reset()
     step = jax.jit(env.step)
     for time, command in enumerate(game.walkthrough):
         action = jnp.int32(env.commands.index(command))
         state, seen = step(state, action)
         told = seen.score, seen.reward, seen.terminated
-        returns = returning.notice(returns, look, jnp.int32(time), action, *told)
+        returns = returning.notice(returns, jnp.int32(time), action, *told)
     assert returns.ended
     assert (int(returns.score), int(returns.length)) == (env.max_score, len(game.walkthrough))
     state, seen = env.reset()
     returns = returns._replace(repeated=returns.length)
     for time in range(len(game.walkthrough)):
-        action = returning.override(returns, look, jnp.int32(0))
+        action = returning.override(returns, jnp.int32(time), jnp.int32(0))
         state, seen = step(state, action)
-        told = seen.score, seen.reward, seen.terminated
-        returns = returning.notice(returns, look, jnp.int32(time), action, *told)
     assert seen.terminated
     assert int(seen.score) == env.max_score
 

@@ -21,8 +21,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from grue.agents import contexts, returning
+from grue.agents import archive, contexts, returning
 from grue.agents.agent import Episode, Told
+from grue.agents.archive import Archive
 from grue.agents.contexts import ScoreContexts
 from grue.agents.exploring import Candidates, Explorer, register
 from grue.agents.registry import Metric
@@ -47,14 +48,11 @@ class BonusSettings:
     return_share: float = setting(
         0.0, "share of the episodes that begin with commands of the best episode", least=0, most=1
     )
-    thinned_share: float = setting(
-        0.0, "share of these that leave out commands drawn at random", least=0, most=1
+    archive_share: float = setting(
+        0.0, "share of these that go back to an entry of the archive", least=0, most=1
     )
-    best_epsilon: float = setting(
-        0.0,
-        "least ε at the highest score so far, in episodes that repeat commands",
-        least=0,
-        most=1,
+    archive_epsilon: float = setting(
+        1.0, "least ε of an episode that has gone back there", least=0, most=1
     )
 
 
@@ -79,7 +77,7 @@ METRICS = (
     Metric("events", "events of an episode that had a bonus", "episode"),
     Metric("first_events", "events that never happened before in the run", "count"),
     Metric("frontier", "fraction of the steps at scores with few rewards", "step"),
-    Metric("repeated", "fraction of the steps that repeat the best episode", "step"),
+    Metric("repeated", "fraction of the steps that repeat an earlier episode", "step"),
     Metric("best", "highest score so far, with repeated commands or without", "step"),
 )
 
@@ -102,6 +100,8 @@ class Counted(NamedTuple):
     """The highest score so far."""
     returns: Returns | None
     """None: no episode repeats commands."""
+    archive: Archive | None
+    """None: no episode goes back to an entry."""
     tried: Int[Array, "scores commands"] | None = None
     """How often each command was taken at each score; None: not needed."""
 
@@ -114,7 +114,7 @@ class BonusExplorer(Explorer, ABC):
 
     def __init__(self, env: Environment, settings: BonusSettings) -> None:
         super().__init__(env, settings)
-        self.episode_steps, self.look = env.episode_steps, env.commands.index("look")
+        self.episode_steps = env.episode_steps
         if settings.return_share and env.command_sets is not None:
             raise UsageError(
                 "return_share repeats the commands of the best episode, and in a set the next "
@@ -134,9 +134,14 @@ class BonusExplorer(Explorer, ABC):
     def init(self) -> Counted:
         rewards = jnp.zeros(contexts.CAPACITY, jnp.int32)
         slots = jnp.zeros(self.slots(), jnp.int32)
-        returns = returning.init(self.episode_steps) if self.settings.return_share else None
-        zero = jnp.int32(0)
-        return Counted(contexts.init(), rewards, slots, slots, jnp.int32(1), zero, zero, returns)
+        own, steps = self.settings, self.episode_steps
+        returns = returning.init(steps) if own.return_share else None
+        ways = archive.init(steps, self.commands) if self._goes_back() else None
+        zero, one = jnp.int32(0), jnp.int32(1)
+        return Counted(contexts.init(), rewards, slots, slots, one, zero, zero, returns, ways)
+
+    def _goes_back(self) -> bool:
+        return self.settings.return_share > 0 and self.settings.archive_share > 0
 
     def fields(self) -> Mapping[str, jax.ShapeDtypeStruct]:
         return {"event": jax.ShapeDtypeStruct((), jnp.int32)}
@@ -149,7 +154,7 @@ class BonusExplorer(Explorer, ABC):
         slot, happened = self.event(before, action, after, place)
         counted = happened & ((known.last[slot] != known.episode) | (not self.once))
         # What the best episode did says nothing about what the agent can do.
-        own = ~self._repeats(known)
+        own = ~self._repeats(known, before.time)
         # A reward that was had with help does not show that the agent can get there.
         alone = (step.reward > 0) & self.counts(known)
         first = counted & own & (known.counts[slot] == 0)
@@ -180,31 +185,45 @@ class BonusExplorer(Explorer, ABC):
         self, known: Counted, before: Episode, action: Int[Array, ""], after: Episode
     ) -> Counted:
         """The state before the next step, which may begin an episode."""
-        step, returns = after.seen, known.returns
+        step, returns, ways = after.seen, known.returns, known.archive
         over = step.terminated | step.truncated
         if returns is not None:
             told = step.score, step.reward, step.terminated
-            returns = returning.notice(returns, self.look, before.time, action, *told)
-            rare, own = self._few(known, returns.last_score), self.settings
-            ended = returning.next_episode(returns, own.return_share, own.thinned_share, rare)
+            returns = returning.notice(returns, before.time, action, *told)
+            rare, share = self._few(known, returns.last_score), self.settings.return_share
+            ended = returning.next_episode(returns, known.episode, share, rare)
+            if ways is not None:
+                ways = archive.notice(ways, action, step.score, step.admissible)
+                goes_back = self._is_for_archive(known.episode) & (rare | ~returns.ended)
+                ways = archive.next_episode(ways, over, goes_back)
+                ended = ended._replace(repeated=jnp.where(goes_back, 0, ended.repeated))
             returns = jax.tree.map(partial(jnp.where, over), ended, returns)
         return known._replace(
-            episode=known.episode + over, events=known.events * ~over, returns=returns
+            episode=known.episode + over, events=known.events * ~over, returns=returns, archive=ways
         )
 
-    def override(self, known: Counted, episode: Episode, action: Int[Array, ""]) -> Int[Array, ""]:
-        if known.returns is None:
-            return action
-        return returning.override(known.returns, self.look, action)
+    def _is_for_archive(self, episode: Int[Array, ""]) -> Bool[Array, ""]:
+        """Whether the episode after this one goes back to an entry of the archive."""
+        share, own = self.settings.return_share, self.settings.archive_share
+        repeating = jnp.floor(episode * share)
+        one = jnp.floor((episode + 1) * share) > repeating
+        return one & (jnp.floor((repeating + 1) * own) > jnp.floor(repeating * own))
 
-    def _repeats(self, known: Counted) -> Bool[Array, ""]:
-        """Whether the next command is one of the best episode."""
+    def override(self, known: Counted, episode: Episode, action: Int[Array, ""]) -> Int[Array, ""]:
+        if known.returns is not None:
+            action = returning.override(known.returns, episode.time, action)
+        return action if known.archive is None else archive.override(known.archive, action)
+
+    def _repeats(self, known: Counted, time: Int[Array, ""]) -> Bool[Array, ""]:
+        """Whether the next command is one of an earlier episode."""
         if known.returns is None:
             return jnp.bool_(False)
-        return returning.following(known.returns, self.look)[1]
+        repeats = time < known.returns.repeated
+        return repeats if known.archive is None else repeats | archive.following(known.archive)[1]
 
     def counts(self, known: Counted) -> Bool[Array, ""]:
-        return jnp.bool_(True) if known.returns is None else known.returns.repeated == 0
+        helped = jnp.bool_(False) if known.returns is None else known.returns.repeated > 0
+        return ~helped if known.archive is None else ~helped & (known.archive.goal < 0)
 
     def bonus(self, known: Counted, steps: ReplayStep) -> Float[Array, "*batch"]:
         return self._worth(known, steps.fields["event"], steps.score)
@@ -214,10 +233,10 @@ class BonusExplorer(Explorer, ABC):
     ) -> Float[Array, ""]:
         least = jnp.maximum(epsilon, self.settings.frontier_epsilon)
         least = jnp.where(self._few(known, score), least, epsilon)
-        if known.returns is None:
+        if known.archive is None:
             return least
-        beyond = (known.returns.repeated > 0) & (score >= known.returns.score)
-        return jnp.where(beyond, jnp.maximum(least, self.settings.best_epsilon), least)
+        there = known.archive.goal >= 0
+        return jnp.where(there, jnp.maximum(least, self.settings.archive_epsilon), least)
 
     def _worth(
         self, known: Counted, event: Int[Array, "*batch"], score: Int[Array, "*batch"]
@@ -267,7 +286,7 @@ class AchievementExplorer(BonusExplorer):
     ) -> tuple[Counted, Fields, Told]:
         if known.tried is not None:
             _, place = contexts.assign(known.scores, before.seen.score, contexts.CAPACITY)
-            tried = known.tried.at[place, action].add(~self._repeats(known))
+            tried = known.tried.at[place, action].add(~self._repeats(known, before.time))
             known = known._replace(tried=tried)
         return super().notice(known, before, action, after)
 

@@ -1,0 +1,149 @@
+"""An archive of ways: how each command was last of use at each score, and the shortest way there.
+
+An entry is a score and a command: the command was admissible, and the score after it was this one.
+Its way is the shortest sequence of admissible commands, from the start of the game, that ended so.
+An episode that goes back to an entry plays its way and explores from there:
+
+- A score is drawn first, each half as often as the next higher one; then one of its entries, those
+  that were drawn less often before other ones (in proportion to 1/√(1 + how often)).
+- Some of these episodes leave out a part of the way, drawn at random. If such an episode reaches
+  an entry with fewer commands, the shorter way is kept. So ways lose their detours.
+
+Nothing is saved or restored: the commands are played from the start of the game. The idea is that
+of Go-Explore (Ecoffet et al. 2021), with the cells told by the score and by e_t.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, UInt
+
+from grue.agents import contexts
+from grue.agents.contexts import ScoreContexts
+
+SHORTENED = 0.5
+"""The share of the episodes that go back which leave out a part of the way."""
+
+
+class Archive(NamedTuple):
+    played: Int[Array, " steps"]
+    """The admissible commands of this episode."""
+    count: Int[Array, ""]
+    """Their number."""
+    scores: ScoreContexts
+    ways: Int[Array, "entries steps"]
+    length: Int[Array, " entries"]
+    """The number of commands; 0: there is no such entry."""
+    drawn: Int[Array, " entries"]
+    """How many episodes went back there."""
+    episode: UInt[Array, ""]
+    """The number of this episode."""
+    goal: Int[Array, ""]
+    """The entry to which this episode goes back; -1: none."""
+    repeated: Int[Array, ""]
+    """The number of its commands."""
+    place: Int[Array, ""]
+    """The next of them to play."""
+    cut: Int[Array, "2"]
+    """They are left out from the first place up to the second."""
+
+
+def init(episode_steps: int, commands: int) -> Archive:
+    zero, entries = jnp.int32(0), jnp.zeros(contexts.CAPACITY * commands, jnp.int32)
+    played = jnp.zeros(episode_steps, jnp.int16 if commands < 2**15 else jnp.int32)
+    ways = jnp.zeros((len(entries), episode_steps), played.dtype)
+    place = (jnp.int32(-1), zero, zero, jnp.zeros(2, jnp.int32))
+    return Archive(played, zero, contexts.init(), ways, entries, entries, jnp.uint32(0), *place)
+
+
+def following(archive: Archive) -> tuple[Int[Array, ""], Bool[Array, ""]]:
+    """The place of the next command to repeat, and whether there is one."""
+    first, end = archive.cut
+    place = jnp.where((archive.place >= first) & (archive.place < end), end, archive.place)
+    return place, (archive.goal >= 0) & (place < archive.repeated)
+
+
+def override(archive: Archive, action: Int[Array, ""]) -> Int[Array, ""]:
+    """The next command of the way as long as this episode goes back, else the agent's."""
+    place, repeats = following(archive)
+    return jnp.where(repeats, archive.ways[archive.goal, place].astype(jnp.int32), action)
+
+
+def notice(
+    archive: Archive, action: Int[Array, ""], score: Int[Array, ""], admissible: Bool[Array, ""]
+) -> Archive:
+    """Records a command; ``score`` is the one after it."""
+    commands = len(archive.length) // contexts.CAPACITY
+    place, repeats = following(archive)
+    # A forced 'look' came between: the command is still to be repeated.
+    done = repeats & (override(archive, action) == action)
+    scores, of_score = contexts.assign(archive.scores, score, contexts.CAPACITY)
+    entry = of_score * commands + action
+    count, known = archive.count + admissible, archive.length[entry]
+    # What is not admissible is overwritten by the next command.
+    played = archive.played.at[archive.count].set(action.astype(archive.played.dtype))
+    shorter = admissible & ((known == 0) | (count < known))
+    place = jnp.where(done, place + 1, archive.place)
+    return archive._replace(
+        played=played,
+        count=count,
+        scores=scores,
+        ways=archive.ways.at[entry].set(jnp.where(shorter, played, archive.ways[entry])),
+        length=archive.length.at[entry].set(jnp.where(shorter, count, known)),
+        # Its way may have changed just now.
+        place=jnp.where(admissible & (entry == archive.goal), archive.repeated, place),
+    )
+
+
+def next_episode(archive: Archive, over: Bool[Array, ""], goes_back: Bool[Array, ""]) -> Archive:
+    """If the episode is over, decides where the next one goes back to, if it does."""
+    number, zero = archive.episode + 1, jnp.int32(0)
+    draws = jax.random.uniform(jax.random.key(number), (4,))
+    goes_back = over & goes_back & (archive.length > 0).any()
+    entry = jax.lax.cond(goes_back, lambda: draw(archive, draws[0]), lambda: jnp.int32(-1))
+    length = jnp.where(goes_back, archive.length[entry], 0)
+    # One to half of the commands, spread evenly on a logarithmic scale.
+    left_out = jnp.floor((length / 2 + 1.0) ** draws[1]).astype(jnp.int32)
+    first = jnp.floor(draws[2] * (length - left_out + 1)).astype(jnp.int32)
+    cut = jnp.where(draws[3] < SHORTENED, jnp.stack([first, first + left_out]), 0)
+    last = (
+        archive.count,
+        archive.episode,
+        archive.goal,
+        archive.repeated,
+        archive.place,
+        archive.cut,
+    )
+    first_of_next = zero, number, entry, length, zero, cut
+    now = (jnp.where(over, new, old) for new, old in zip(first_of_next, last, strict=True))
+    count, episode, goal, repeated, place, cut = now
+    return archive._replace(
+        count=count,
+        drawn=archive.drawn.at[entry].add(goes_back),
+        episode=episode,
+        goal=goal,
+        repeated=repeated,
+        place=place,
+        cut=cut,
+    )
+
+
+def draw(archive: Archive, at: Float[Array, ""]) -> Int[Array, ""]:
+    """An entry; ``at`` is drawn between 0 and 1."""
+    up_to = chances(archive).cumsum()
+    entry = jnp.searchsorted(up_to, at * up_to[-1], side="right")
+    return jnp.minimum(entry, len(up_to) - 1).astype(jnp.int32)
+
+
+def chances(archive: Archive) -> Float[Array, " entries"]:
+    """How likely each entry is drawn, up to a factor."""
+    each = jnp.where(archive.length > 0, 1 / jnp.sqrt(1.0 + archive.drawn), 0.0)
+    each = each.reshape(contexts.CAPACITY, -1)
+    of_score = each.sum(1)
+    exists, seen = of_score > 0, archive.scores.seen
+    higher = ((seen[None, :] > seen[:, None]) & exists).sum(1)
+    share = jnp.where(exists, 0.5**higher / jnp.where(exists, of_score, 1.0), 0.0)
+    return (each * share[:, None]).reshape(-1)

@@ -1,0 +1,146 @@
+"""Episodes that go back to an entry of the archive: a score and a command of use at it."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import grue
+from grue.agents import archive, contexts
+from grue.agents.archive import Archive
+
+COMMANDS, STEPS = 10, 8
+LOOK = 0
+"""Never admissible in these games."""
+
+
+def played(ways: Archive, steps: list[tuple[int, int]]) -> Archive:
+    """Plays commands, each with the score after it."""
+    for action, score in steps:
+        admissible = jnp.bool_(action != LOOK)
+        ways = archive.notice(ways, jnp.int32(action), jnp.int32(score), admissible)
+    return ways
+
+
+def over(ways: Archive, goes_back: bool = False) -> Archive:
+    return archive.next_episode(ways, jnp.bool_(True), jnp.bool_(goes_back))
+
+
+def entries(ways: Archive) -> dict[tuple[int, int], list[int]]:
+    """The way of each score and command."""
+    found = {}
+    for entry in np.flatnonzero(ways.length):
+        score = int(ways.scores.seen[entry // COMMANDS])
+        found[score, int(entry % COMMANDS)] = ways.ways[entry, : ways.length[entry]].tolist()
+    return found
+
+
+def going_to(ways: Archive, score: int, action: int, cut: tuple[int, int] = (0, 0)) -> Archive:
+    of_score = int(np.flatnonzero(np.asarray(ways.scores.seen) == score)[0])
+    entry = of_score * COMMANDS + action
+    return ways._replace(
+        goal=jnp.int32(entry), repeated=ways.length[entry], place=jnp.int32(0), cut=jnp.array(cut)
+    )
+
+
+def test_the_shortest_way_of_admissible_commands() -> None:
+    ways = archive.init(STEPS, COMMANDS)
+    assert entries(ways) == {}
+    ways = played(ways, [(3, 0), (LOOK, 0), (4, 0), (3, 0), (5, 10)])
+    first = {(0, 3): [3], (0, 4): [3, 4], (10, 5): [3, 4, 3, 5]}
+    assert entries(ways) == first
+    # Another way that is as long changes nothing, and a shorter one does.
+    ways = played(over(ways), [(6, 0), (4, 0), (5, 10), (3, 10)])
+    assert entries(ways) == {**first, (0, 6): [6], (10, 5): [6, 4, 5], (10, 3): [6, 4, 5, 3]}
+
+
+def test_an_episode_goes_back_and_then_plays_on() -> None:
+    ways = over(played(archive.init(STEPS, COMMANDS), [(3, 0), (4, 0), (6, 0), (5, 10)]))
+    own = 9
+
+    def commands(ways: Archive, looks: frozenset[int] = frozenset()) -> list[int]:
+        chosen = []
+        for time in range(6):
+            action = int(archive.override(ways, jnp.int32(own)))
+            chosen.append(LOOK if time in looks else action)
+            ways = played(ways, [(chosen[-1], 10 * (chosen[-1] == 5))])
+        return chosen
+
+    assert commands(ways) == [own] * 6
+    assert commands(going_to(ways, 10, 5)) == [3, 4, 6, 5, own, own]
+    # A forced 'look' puts the others off and takes the place of none.
+    assert commands(going_to(ways, 10, 5), frozenset([1])) == [3, LOOK, 4, 6, 5, own]
+    assert commands(going_to(ways, 10, 5, cut=(1, 3))) == [3, 5, own, own, own, own]
+    assert commands(going_to(ways, 10, 5, cut=(0, 2))) == [6, 5, own, own, own, own]
+
+
+def test_a_shorter_way_is_kept_while_it_is_played() -> None:
+    ways = over(played(archive.init(STEPS, COMMANDS), [(3, 0), (4, 0), (6, 0), (5, 10)]))
+    ways = played(going_to(ways, 10, 5, cut=(1, 3)), [(3, 0), (5, 10)])
+    assert entries(ways)[10, 5] == [3, 5]
+    assert int(archive.override(ways, jnp.int32(9))) == 9
+
+
+def test_which_entries_are_drawn() -> None:
+    """A score has half of the share of the next higher one; in it, 1/√(1 + times drawn)."""
+    ways = played(archive.init(STEPS, COMMANDS), [(3, 0), (4, 0), (5, 10), (6, 10), (7, 15)])
+    ways = ways._replace(drawn=ways.drawn.at[4].set(3))
+    chances = archive.chances(ways)
+    expected = {3: 1 / 4 * 2 / 3, 4: 1 / 4 * 1 / 3, 15: 1 / 4, 16: 1 / 4, 27: 1.0}
+    assert {int(n): float(chances[n]) for n in np.flatnonzero(chances)} == {
+        n: np.float32(share) for n, share in expected.items()
+    }
+    # Of the whole, 1.75, the first sixth of a quarter is that of the first entry.
+    drawn = [int(archive.draw(ways, jnp.float32(x / 1.75))) for x in (0.0, 0.16, 0.17, 0.3, 0.6, 1)]
+    assert drawn == [3, 3, 4, 15, 16, 27]
+    assert int(archive.draw(ways, jnp.float32(1))) < len(ways.length)
+
+
+def test_what_an_episode_leaves_out() -> None:
+    """Half of the episodes leave out one command to half of them, within the way."""
+    ways = played(archive.init(STEPS, COMMANDS), [(n, 0) for n in (3, 4, 5, 6, 7, 8)])
+    ways = ways._replace(length=jnp.where(ways.length == 6, 6, 0))
+    cuts = []
+    for _ in range(60):
+        ways = over(ways, goes_back=True)
+        assert (int(ways.goal), int(ways.repeated), int(ways.count)) == (8, 6, 0)
+        cuts.append(tuple(ways.cut.tolist()))
+    left_out = {end - first for first, end in cuts}
+    assert left_out == {0, 1, 2, 3}
+    assert all(0 <= first <= end <= 6 for first, end in cuts)
+    assert 20 <= cuts.count((0, 0)) <= 40
+    assert int(ways.drawn.sum()) == 60
+
+
+def test_nothing_to_go_back_to() -> None:
+    ways = over(archive.init(STEPS, COMMANDS), goes_back=True)
+    assert (int(ways.goal), int(ways.drawn.sum())) == (-1, 0)
+    going_on = archive.next_episode(ways, jnp.bool_(False), jnp.bool_(True))
+    assert jax.tree.all(jax.tree.map(lambda a, b: (a == b).all(), ways, going_on))
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.lists(st.integers(0, 7), min_size=1, max_size=40), st.integers(0, 2**16))
+def test_in_a_real_game_every_way_leads_to_its_entry(actions: list[int], seed: int) -> None:
+    env = grue.make("saladworld-1")
+    step = jax.jit(env.step)
+    ways, start = archive.init(env.episode_steps, len(env.commands)), env.reset()
+    state, _ = start
+    for number, action in enumerate(actions):
+        if number % 10 == 9:
+            ways, state = over(ways), start[0]
+        state, seen = step(state, jnp.int32(action))
+        ways = archive.notice(ways, jnp.int32(action), seen.score, seen.admissible)
+        if seen.terminated:
+            break
+    found = np.flatnonzero(ways.length)
+    for entry in np.random.default_rng(seed).permutation(found)[:3]:
+        state, seen = start
+        for action in ways.ways[entry, : ways.length[entry]]:
+            state, seen = step(state, action.astype(jnp.int32))
+            assert seen.admissible
+        assert int(seen.score) == int(ways.scores.seen[entry // len(env.commands)])
+    assert len(found) <= contexts.CAPACITY * len(env.commands)
