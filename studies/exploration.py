@@ -37,7 +37,7 @@ ARCHIVE: dict[str, Any] = {
     "past_end": True,
     "return_share": 0.5,
     "archive_share": 0.5,
-    "novel_share": 1.0,
+    "novel_share": 0.8,
 }
 VARIANTS: dict[str, dict[str, Any]] = {
     "plain": {},

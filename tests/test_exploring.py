@@ -12,6 +12,7 @@ import pytest
 from small_runs import config, nearly_same
 
 import grue
+from grue.agents import archive
 from grue.agents.agent import Episode
 from grue.agents.explorers import (
     AchievementExplorer,
@@ -192,64 +193,93 @@ def test_epsilon_is_higher_where_few_rewards_were_had() -> None:
     assert float(EXPLORER.epsilon(known, jnp.float32(0.1), jnp.int32(5))) == pytest.approx(least)
 
 
-def test_epsilon_beyond_the_highest_score() -> None:
-    """At least ``best_epsilon`` in an episode that has repeated its way to the highest score."""
-    settings = AchievementSettings(frontier_rewards=0, return_share=0.5, best_epsilon=0.6)
-    explorer = AchievementExplorer(ENV, settings)
+def of_archive(**own: Any) -> AchievementExplorer:
+    shares = {"return_share": 0.5, "archive_share": 0.5}
+    return AchievementExplorer(ENV, AchievementSettings(**shares, **own))
+
+
+def test_epsilon_of_an_episode_that_went_back() -> None:
+    """At least ``archive_epsilon``."""
+    explorer = of_archive(archive_epsilon=0.6, frontier_rewards=0)
     known = explorer.init()
-    assert known.returns is not None
-    for repeated, score, epsilon, expected in (
-        (0, 10, 0.1, 0.1),
-        (3, 5, 0.1, 0.1),
-        (3, 10, 0.1, 0.6),
-        (3, 15, 0.1, 0.6),
-        (3, 10, 0.7, 0.7),
-    ):
-        returns = known.returns._replace(repeated=jnp.int32(repeated), score=jnp.int32(10))
-        now = known._replace(returns=returns)
-        found = explorer.epsilon(now, jnp.float32(epsilon), jnp.int32(score))
+    assert known.archive is not None
+    for goal, epsilon, expected in ((-1, 0.1, 0.1), (3, 0.1, 0.6), (3, 0.7, 0.7)):
+        now = known._replace(archive=known.archive._replace(goal=jnp.int32(goal)))
+        found = explorer.epsilon(now, jnp.float32(epsilon), jnp.int32(10))
         assert float(found) == pytest.approx(expected)
 
 
+def test_which_episodes_go_back_to_the_archive() -> None:
+    """Of the episodes half repeat something, and of these every other one goes back."""
+    explorer = of_archive()
+    known, kinds = explorer.init(), []
+    for _ in range(9):
+        assert known.returns is not None
+        assert known.archive is not None
+        back, best = int(known.archive.goal) >= 0, int(known.returns.repeated) > 0
+        kinds.append("archive" if back else "best" if best else "own")
+        assert bool(explorer.counts(known)) == (kinds[-1] == "own")
+        # The best episode is long, so that no episode leaves out all of it.
+        for time in range(12):
+            step, own = moment(0)._replace(time=jnp.int32(time)), jnp.int32(time % 3 + 2)
+            chosen, way = explorer.override(known, step, own), known.archive
+            after = moment(5 * (time == 11), 5 * (time == 11), admissible=True, over=time == 11)
+            repeats = bool(archive.following(way)[1]) or time < int(known.returns.repeated)
+            known, _, told = explorer.notice(known, step, chosen, after)
+            assert told["repeated"] == repeats
+            assert known.archive is not None
+            assert known.returns is not None
+    assert kinds == ["own", "best", "own", "archive", "own", "best", "own", "archive", "own"]
+    # A win that is not rare any more: nothing is repeated.
+    assert known.returns is not None
+    known = known._replace(rewards=known.rewards + 50)
+    assert known.returns.ended
+    for _ in range(8):
+        last = moment(0)._replace(time=jnp.int32(0))
+        known, *_ = explorer.notice(known, last, jnp.int32(1), moment(0, over=True))
+        assert explorer.counts(known)
+
+
 def test_exploratory_commands_that_are_new() -> None:
-    """A share by undone · ξ̂ / (tries + 1) among the candidates, the rest evenly."""
+    """A share by 1/(tries + 1) among the new ones with ξ̂ ≥ 1/2, the rest evenly."""
     explorer = AchievementExplorer(ENV, AchievementSettings(novel_share=0.6))
     known = explorer.init()
-    # At score 0 command 1 was done and tried twice, 2 was tried in vain, 3 is new.
+    # At score 0 command 1 was done and tried twice, 2 was tried in vain, 3 and 4 are new.
     known, *_ = play(known, 0, 1, explorer=explorer, admissible=True)
     for action in (1, 2):
         known, *_ = play(known, 0, action, explorer=explorer)
     assert known.tried is not None
-    assert known.tried[0, 1:4].tolist() == [2, 1, 0]
-    some = jnp.zeros(COMMANDS, bool).at[jnp.array([1, 2, 3])].set(True)
-    beliefs = jnp.full(COMMANDS, 0.5).at[2].set(1.0).at[3].set(0.25)
+    assert known.tried[0, 1:5].tolist() == [2, 1, 0, 0]
+    some = jnp.zeros(COMMANDS, bool).at[jnp.array([1, 2, 3, 4])].set(True)
+    beliefs = jnp.full(COMMANDS, 0.9).at[3].set(0.5).at[4].set(0.4)
     found = explorer.exploratory(known, moment(0), Candidates(some, beliefs))
     assert found is not None
-    # 2: 1/2; 3: 1/4. Of the share of 0.6 two thirds and one third, and 0.4/3 for each.
-    np.testing.assert_allclose(found[1:4], [0.4 / 3, 0.4 + 0.4 / 3, 0.2 + 0.4 / 3], rtol=1e-6)
+    # 2: 1/2; 3: 1. Of the share of 0.6 one third and two thirds, and 0.4/4 for each of the four.
+    np.testing.assert_allclose(found[1:5], [0.1, 0.3, 0.5, 0.1], rtol=1e-6)
     assert float(found.sum()) == pytest.approx(1.0)
     # At another score nothing has been done or tried.
     found = explorer.exploratory(known, moment(5), Candidates(some, beliefs))
-    by_belief = 0.6 * np.array([0.5, 1.0, 0.25]) / 1.75
-    np.testing.assert_allclose(found[1:4], by_belief + 0.4 / 3, rtol=1e-6)
+    assert found is not None
+    np.testing.assert_allclose(found[1:5], [0.3, 0.3, 0.3, 0.1], rtol=1e-6)
     # If all candidates are done, all are alike. The next episode begins with nothing done.
     only = jnp.zeros(COMMANDS, bool).at[1].set(True)
     found = explorer.exploratory(known, moment(0), Candidates(only, beliefs))
     assert found is not None
     assert found.tolist() == only.tolist()
     known, *_ = play(known, 0, 2, explorer=explorer, over=True)
-    both = Candidates(some.at[2].set(False), beliefs)
+    both = Candidates(some.at[2].set(False).at[4].set(False), beliefs)
     found = explorer.exploratory(known, moment(0), both)
     assert found is not None
-    # 1: 0.5/3; 3: 0.25.
-    np.testing.assert_allclose(found[1], 0.6 * (1 / 6) / (5 / 12) + 0.2, rtol=1e-6)
+    # 1: 1/3; 3: 1.
+    np.testing.assert_allclose(found[1], 0.6 / 4 + 0.2, rtol=1e-6)
 
 
 def test_exploratory_commands_of_a_shared_program() -> None:
     kind = EXPLORERS["achievements"]
     chosen = [AchievementSettings(), AchievementSettings(novel_share=1.0)]
     several = ExplorerSet(ENV, [ChosenExplorer(kind, one) for one in chosen])
-    candidates = Candidates(jnp.ones(COMMANDS, bool), jnp.full(COMMANDS, 0.5).at[0].set(1.0))
+    believed = jnp.arange(COMMANDS) < 4
+    candidates = Candidates(jnp.ones(COMMANDS, bool), believed / 2)
     known = several.init()
     even, novel = (
         several.exploratory(known, moment(0), candidates, jnp.int32(number)) for number in (0, 1)
@@ -257,7 +287,7 @@ def test_exploratory_commands_of_a_shared_program() -> None:
     assert even is not None
     assert novel is not None
     np.testing.assert_allclose(even, jnp.full(COMMANDS, 1 / COMMANDS), rtol=1e-6)
-    np.testing.assert_allclose(novel, candidates.admissibility / (COMMANDS / 2 + 0.5), rtol=1e-6)
+    np.testing.assert_allclose(novel, believed / 4, rtol=1e-6)
     # Outside training, and where no run asks for it, they are drawn as in the paper.
     assert several.exploratory((), moment(0), candidates, jnp.int32(1)) is None
     usual = ExplorerSet(ENV, [ChosenExplorer(kind, chosen[0])])
@@ -317,12 +347,11 @@ def test_rewards_had_with_help_do_not_leave_the_frontier() -> None:
     explorer = AchievementExplorer(ENV, AchievementSettings(frontier_rewards=2, return_share=0.5))
     known = explorer.init()
     assert known.returns is not None
-    # The fifth command of an episode: three were repeated, or none. All of them are at place 3.
+    # The fifth command of an episode: three were repeated, or none.
     before, after = moment(0)._replace(time=jnp.int32(4)), moment(5, reward=5)
     frontier = []
     for repeated in (3, 3, 0, 3, 0):
-        returns = known.returns._replace(repeated=jnp.int32(repeated), place=jnp.int32(3))
-        known = known._replace(returns=returns)
+        known = known._replace(returns=known.returns._replace(repeated=jnp.int32(repeated)))
         known, _, _ = explorer.notice(known, before, jnp.int32(1), after)
         frontier.append(float(play(known, 0, 1, explorer=explorer)[2]["frontier"]))
     assert frontier == [1.0, 1.0, 1.0, 1.0, 0.0]

@@ -61,7 +61,7 @@ class AchievementSettings(BonusSettings):
     by_score: bool = setting(True, "achievements are counted for each score apart")
     novel_share: float = setting(
         0.0,
-        "share of the exploratory commands that are drawn from those not yet done in the episode",
+        "share of the exploratory commands that are new in the episode and have ξ̂ ≥ 1/2",
         least=0,
         most=1,
     )
@@ -298,7 +298,8 @@ class AchievementExplorer(BonusExplorer):
         _, place = contexts.assign(known.scores, episode.seen.score, contexts.CAPACITY)
         slots = self._first(place) + jnp.arange(self.commands)
         undone = known.last[slots] != known.episode
-        novel = undone * decided.admissibility / (known.tried[place] + 1.0)
+        believed = decided.admissibility >= 0.5
+        novel = (undone & believed) / (known.tried[place] + 1.0)
         return mixed(self.settings.novel_share, novel, decided.allowed)
 
 
