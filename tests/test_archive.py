@@ -41,9 +41,8 @@ def entries(ways: Archive) -> dict[tuple[int, int], list[int]]:
 def going_to(ways: Archive, score: int, action: int, cut: tuple[int, int] = (0, 0)) -> Archive:
     of_score = int(np.flatnonzero(np.asarray(ways.scores.seen) == score)[0])
     entry = of_score * COMMANDS + action
-    return ways._replace(
-        goal=jnp.int32(entry), repeated=ways.length[entry], place=jnp.int32(0), cut=jnp.array(cut)
-    )
+    goal = {"goal": jnp.int32(entry), "repeated": ways.length[entry], "cut": jnp.array(cut)}
+    return archive.ready(ways._replace(place=jnp.int32(0), **goal))
 
 
 def test_the_shortest_way_of_admissible_commands() -> None:

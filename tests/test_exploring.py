@@ -12,7 +12,6 @@ import pytest
 from small_runs import config, nearly_same
 
 import grue
-from grue.agents import archive
 from grue.agents.agent import Episode
 from grue.agents.explorers import (
     AchievementExplorer,
@@ -224,7 +223,9 @@ def test_which_episodes_go_back_to_the_archive() -> None:
             step, own = moment(0)._replace(time=jnp.int32(time)), jnp.int32(time % 3 + 2)
             chosen, way = explorer.override(known, step, own), known.archive
             after = moment(5 * (time == 11), 5 * (time == 11), admissible=True, over=time == 11)
-            repeats = bool(archive.following(way)[1]) or time < int(known.returns.repeated)
+            repeats = (way is not None and int(way.command) >= 0) or time < int(
+                known.returns.repeated
+            )
             known, _, told = explorer.notice(known, step, chosen, after)
             assert told["repeated"] == repeats
             assert known.archive is not None

@@ -34,7 +34,8 @@ class Archive(NamedTuple):
     count: Int[Array, ""]
     """Their number."""
     scores: ScoreContexts
-    ways: Int[Array, "entries steps"]
+    ways: Int[Array, "rows steps"]
+    """One for each entry; the last row is spare."""
     length: Int[Array, " entries"]
     """The number of commands; 0: there is no such entry."""
     drawn: Int[Array, " entries"]
@@ -49,27 +50,35 @@ class Archive(NamedTuple):
     """The next of them to play."""
     cut: Int[Array, "2"]
     """They are left out from the first place up to the second."""
+    command: Int[Array, ""]
+    """The next of them itself; -1: the agent plays."""
 
 
 def init(episode_steps: int, commands: int) -> Archive:
     zero, entries = jnp.int32(0), jnp.zeros(contexts.CAPACITY * commands, jnp.int32)
     played = jnp.zeros(episode_steps, jnp.int16 if commands < 2**15 else jnp.int32)
-    ways = jnp.zeros((len(entries), episode_steps), played.dtype)
-    place = (jnp.int32(-1), zero, zero, jnp.zeros(2, jnp.int32))
-    return Archive(played, zero, contexts.init(), ways, entries, entries, jnp.uint32(0), *place)
-
-
-def following(archive: Archive) -> tuple[Int[Array, ""], Bool[Array, ""]]:
-    """The place of the next command to repeat, and whether there is one."""
-    first, end = archive.cut
-    place = jnp.where((archive.place >= first) & (archive.place < end), end, archive.place)
-    return place, (archive.goal >= 0) & (place < archive.repeated)
+    ways = jnp.zeros((len(entries) + 1, episode_steps), played.dtype)
+    none = jnp.int32(-1)
+    now = (jnp.uint32(0), none, zero, zero, jnp.zeros(2, jnp.int32), none)
+    return Archive(played, zero, contexts.init(), ways, entries, entries, *now)
 
 
 def override(archive: Archive, action: Int[Array, ""]) -> Int[Array, ""]:
     """The next command of the way as long as this episode goes back, else the agent's."""
-    place, repeats = following(archive)
-    return jnp.where(repeats, archive.ways[archive.goal, place].astype(jnp.int32), action)
+    return jnp.where(archive.command >= 0, archive.command, action)
+
+
+def ready(archive: Archive) -> Archive:
+    """Looks up the next command.
+
+    It is a field because ``ways`` must not be read between a step's other changes: XLA would copy
+    all of them.
+    """
+    first, end = archive.cut
+    place = jnp.where((archive.place >= first) & (archive.place < end), end, archive.place)
+    repeats = (archive.goal >= 0) & (place < archive.repeated)
+    command = jnp.where(repeats, archive.ways[archive.goal, place].astype(jnp.int32), -1)
+    return archive._replace(place=place, command=command)
 
 
 def notice(
@@ -77,25 +86,27 @@ def notice(
 ) -> Archive:
     """Records a command; ``score`` is the one after it."""
     commands = len(archive.length) // contexts.CAPACITY
-    place, repeats = following(archive)
-    # A forced 'look' came between: the command is still to be repeated.
-    done = repeats & (override(archive, action) == action)
+    # Else a forced 'look' came between, and the command is still to be repeated.
+    done = action == archive.command
     scores, of_score = contexts.assign(archive.scores, score, contexts.CAPACITY)
     entry = of_score * commands + action
     count, known = archive.count + admissible, archive.length[entry]
     # What is not admissible is overwritten by the next command.
     played = archive.played.at[archive.count].set(action.astype(archive.played.dtype))
     shorter = admissible & ((known == 0) | (count < known))
-    place = jnp.where(done, place + 1, archive.place)
-    return archive._replace(
+    now = archive._replace(
         played=played,
         count=count,
         scores=scores,
-        ways=archive.ways.at[entry].set(jnp.where(shorter, played, archive.ways[entry])),
+        # Nothing is read here, for the same reason: the spare row is written instead.
+        ways=archive.ways.at[jnp.where(shorter, entry, len(archive.length))].set(played),
         length=archive.length.at[entry].set(jnp.where(shorter, count, known)),
         # Its way may have changed just now.
-        place=jnp.where(admissible & (entry == archive.goal), archive.repeated, place),
+        place=jnp.where(
+            admissible & (entry == archive.goal), archive.repeated, archive.place + done
+        ),
     )
+    return ready(now)
 
 
 def next_episode(archive: Archive, over: Bool[Array, ""], goes_back: Bool[Array, ""]) -> Archive:
@@ -120,7 +131,7 @@ def next_episode(archive: Archive, over: Bool[Array, ""], goes_back: Bool[Array,
     first_of_next = zero, number, entry, length, zero, cut
     now = (jnp.where(over, new, old) for new, old in zip(first_of_next, last, strict=True))
     count, episode, goal, repeated, place, cut = now
-    return archive._replace(
+    after = archive._replace(
         count=count,
         drawn=archive.drawn.at[entry].add(goes_back),
         episode=episode,
@@ -129,6 +140,7 @@ def next_episode(archive: Archive, over: Bool[Array, ""], goes_back: Bool[Array,
         place=place,
         cut=cut,
     )
+    return ready(after)
 
 
 def draw(archive: Archive, at: Float[Array, ""]) -> Int[Array, ""]:

@@ -219,7 +219,7 @@ class BonusExplorer(Explorer, ABC):
         if known.returns is None:
             return jnp.bool_(False)
         repeats = time < known.returns.repeated
-        return repeats if known.archive is None else repeats | archive.following(known.archive)[1]
+        return repeats if known.archive is None else repeats | (known.archive.command >= 0)
 
     def counts(self, known: Counted) -> Bool[Array, ""]:
         helped = jnp.bool_(False) if known.returns is None else known.returns.repeated > 0
