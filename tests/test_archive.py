@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_runs import TINY_STEPS, config, same
 
 import grue
 from grue.agents import archive, contexts
 from grue.agents.archive import Archive
+from grue.training.train import train_all
 
 COMMANDS, STEPS = 10, 8
 LOOK = 0
@@ -42,7 +48,7 @@ def going_to(ways: Archive, score: int, action: int, cut: tuple[int, int] = (0, 
     of_score = int(np.flatnonzero(np.asarray(ways.scores.seen) == score)[0])
     entry = of_score * COMMANDS + action
     goal = {"goal": jnp.int32(entry), "repeated": ways.length[entry], "cut": jnp.array(cut)}
-    return archive.ready(ways._replace(place=jnp.int32(0), **goal))
+    return archive.ready(ways._replace(trip=ways.trip._replace(place=jnp.int32(0), **goal)))
 
 
 def test_the_shortest_way_of_admissible_commands() -> None:
@@ -105,8 +111,8 @@ def test_what_an_episode_leaves_out() -> None:
     cuts = []
     for _ in range(60):
         ways = over(ways, goes_back=True)
-        assert (int(ways.goal), int(ways.repeated), int(ways.count)) == (8, 6, 0)
-        cuts.append(tuple(ways.cut.tolist()))
+        assert (int(ways.trip.goal), int(ways.trip.repeated), int(ways.count)) == (8, 6, 0)
+        cuts.append(tuple(ways.trip.cut.tolist()))
     left_out = {end - first for first, end in cuts}
     assert left_out == {0, 1, 2, 3}
     assert all(0 <= first <= end <= 6 for first, end in cuts)
@@ -116,7 +122,7 @@ def test_what_an_episode_leaves_out() -> None:
 
 def test_nothing_to_go_back_to() -> None:
     ways = over(archive.init(STEPS, COMMANDS), goes_back=True)
-    assert (int(ways.goal), int(ways.drawn.sum())) == (-1, 0)
+    assert (int(ways.trip.goal), int(ways.drawn.sum())) == (-1, 0)
     going_on = archive.next_episode(ways, jnp.bool_(False), jnp.bool_(True))
     assert jax.tree.all(jax.tree.map(lambda a, b: (a == b).all(), ways, going_on))
 
@@ -132,7 +138,8 @@ def test_in_a_real_game_every_way_leads_to_its_entry(actions: list[int], seed: i
         if number % 10 == 9:
             ways, state = over(ways), start[0]
         state, seen = step(state, jnp.int32(action))
-        ways = archive.notice(ways, jnp.int32(action), seen.score, seen.admissible)
+        goes_on = seen.admissible & ~seen.terminated
+        ways = archive.notice(ways, jnp.int32(action), seen.score, goes_on)
         if seen.terminated:
             break
     found = np.flatnonzero(ways.length)
@@ -143,3 +150,37 @@ def test_in_a_real_game_every_way_leads_to_its_entry(actions: list[int], seed: i
             assert seen.admissible
         assert int(seen.score) == int(ways.scores.seen[entry // len(env.commands)])
     assert len(found) <= contexts.CAPACITY * len(env.commands)
+
+
+@pytest.mark.slow
+def test_training_with_the_archive(tmp_path: Path) -> None:
+    """Resumed to the bit, also beside a run without it; episodes that go back do not count."""
+    own: dict[str, Any] = {"explore": "achievements", "archive_share": 1.0, "novel_share": 0.8}
+    often = dict.fromkeys(("metrics_every", "learning_starts", "target_every"), 200)
+
+    def runs(steps: int) -> list[grue.TrainConfig]:
+        given = [own | {"return_share": 0.5}, {}]
+        return [config(steps=steps, **often, **each) for each in given]
+
+    whole = train_all(runs(2000), tmp_path / "whole", together=True).runs
+    train_all(runs(1200), tmp_path / "resumed", together=True)
+    train_all(runs(2000), tmp_path / "resumed", resume=True, together=True)
+    for run in whole:
+        assert run.folder is not None
+        same(run.folder, tmp_path / "resumed" / run.folder.name)
+    archived, plain = (run.metrics for run in whole)
+    assert 0 < archived["repeated"][-1] < 0.5
+    assert 0 < archived["episodes"].sum() <= 2000 // TINY_STEPS // 2 + 1
+    assert plain["episodes"].sum() >= 2000 // TINY_STEPS
+    # Outside training nothing is repeated.
+    folder = whole[0].folder
+    assert folder is not None
+    played = grue.evaluate(folder, episodes=2, epsilon=1.0)
+    assert played.steps.tolist() == [TINY_STEPS] * 2 or played.won.any()
+
+
+def test_the_archive_needs_episodes_that_repeat() -> None:
+    with pytest.raises(
+        grue.UsageError, match="archive_share is a share of return_share, which is 0"
+    ):
+        grue.TrainConfig(explore="achievements", archive_share=0.5)

@@ -203,7 +203,8 @@ def test_epsilon_of_an_episode_that_went_back() -> None:
     known = explorer.init()
     assert known.archive is not None
     for goal, epsilon, expected in ((-1, 0.1, 0.1), (3, 0.1, 0.6), (3, 0.7, 0.7)):
-        now = known._replace(archive=known.archive._replace(goal=jnp.int32(goal)))
+        trip = known.archive.trip._replace(goal=jnp.int32(goal))
+        now = known._replace(archive=known.archive._replace(trip=trip))
         found = explorer.epsilon(now, jnp.float32(epsilon), jnp.int32(10))
         assert float(found) == pytest.approx(expected)
 
@@ -215,7 +216,7 @@ def test_which_episodes_go_back_to_the_archive() -> None:
     for _ in range(9):
         assert known.returns is not None
         assert known.archive is not None
-        back, best = int(known.archive.goal) >= 0, int(known.returns.repeated) > 0
+        back, best = int(known.archive.trip.goal) >= 0, int(known.returns.repeated) > 0
         kinds.append("archive" if back else "best" if best else "own")
         assert bool(explorer.counts(known)) == (kinds[-1] == "own")
         # The best episode is long, so that no episode leaves out all of it.

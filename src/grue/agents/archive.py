@@ -1,8 +1,9 @@
-"""An archive of ways: how each command was last of use at each score, and the shortest way there.
+"""An archive of ways: the shortest way to each command of use at each score.
 
-An entry is a score and a command: the command was admissible, and the score after it was this one.
-Its way is the shortest sequence of admissible commands, from the start of the game, that ended so.
-An episode that goes back to an entry plays its way and explores from there:
+An entry is a score and a command: the command was admissible and did not end the game, and the
+score after it was this one. Its way is the shortest sequence of admissible commands, from the start
+of the game, that ended so. An episode that goes back to an entry plays its way and explores from
+there:
 
 - A score is drawn first, each half as often as the next higher one; then one of its entries, those
   that were drawn less often before other ones (in proportion to 1/√(1 + how often)).
@@ -15,6 +16,7 @@ of Go-Explore (Ecoffet et al. 2021), with the cells told by the score and by e_t
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -26,6 +28,19 @@ from grue.agents.contexts import ScoreContexts
 
 SHORTENED = 0.5
 """The share of the episodes that go back which leave out a part of the way."""
+
+
+class Trip(NamedTuple):
+    """What an episode repeats."""
+
+    goal: Int[Array, ""]
+    """The entry to which it goes back; -1: none."""
+    repeated: Int[Array, ""]
+    """The number of its commands."""
+    place: Int[Array, ""]
+    """The next of them to play."""
+    cut: Int[Array, "2"]
+    """They are left out from the first place up to the second."""
 
 
 class Archive(NamedTuple):
@@ -42,16 +57,9 @@ class Archive(NamedTuple):
     """How many episodes went back there."""
     episode: UInt[Array, ""]
     """The number of this episode."""
-    goal: Int[Array, ""]
-    """The entry to which this episode goes back; -1: none."""
-    repeated: Int[Array, ""]
-    """The number of its commands."""
-    place: Int[Array, ""]
-    """The next of them to play."""
-    cut: Int[Array, "2"]
-    """They are left out from the first place up to the second."""
+    trip: Trip
     command: Int[Array, ""]
-    """The next of them itself; -1: the agent plays."""
+    """The next command to repeat; -1: the agent plays."""
 
 
 def init(episode_steps: int, commands: int) -> Archive:
@@ -59,8 +67,8 @@ def init(episode_steps: int, commands: int) -> Archive:
     played = jnp.zeros(episode_steps, jnp.int16 if commands < 2**15 else jnp.int32)
     ways = jnp.zeros((len(entries) + 1, episode_steps), played.dtype)
     none = jnp.int32(-1)
-    now = (jnp.uint32(0), none, zero, zero, jnp.zeros(2, jnp.int32), none)
-    return Archive(played, zero, contexts.init(), ways, entries, entries, *now)
+    trip = Trip(none, zero, zero, jnp.zeros(2, jnp.int32))
+    return Archive(played, zero, contexts.init(), ways, entries, entries, jnp.uint32(0), trip, none)
 
 
 def override(archive: Archive, action: Int[Array, ""]) -> Int[Array, ""]:
@@ -74,18 +82,18 @@ def ready(archive: Archive) -> Archive:
     It is a field because ``ways`` must not be read between a step's other changes: XLA would copy
     all of them.
     """
-    first, end = archive.cut
-    place = jnp.where((archive.place >= first) & (archive.place < end), end, archive.place)
-    repeats = (archive.goal >= 0) & (place < archive.repeated)
-    command = jnp.where(repeats, archive.ways[archive.goal, place].astype(jnp.int32), -1)
-    return archive._replace(place=place, command=command)
+    trip, (first, end) = archive.trip, archive.trip.cut
+    place = jnp.where((trip.place >= first) & (trip.place < end), end, trip.place)
+    repeats = (trip.goal >= 0) & (place < trip.repeated)
+    command = jnp.where(repeats, archive.ways[trip.goal, place].astype(jnp.int32), -1)
+    return archive._replace(trip=trip._replace(place=place), command=command)
 
 
 def notice(
     archive: Archive, action: Int[Array, ""], score: Int[Array, ""], admissible: Bool[Array, ""]
 ) -> Archive:
-    """Records a command; ``score`` is the one after it."""
-    commands = len(archive.length) // contexts.CAPACITY
+    """Records a command. ``score`` is the one after it; ``admissible``: it makes an entry."""
+    trip, commands = archive.trip, len(archive.length) // contexts.CAPACITY
     # Else a forced 'look' came between, and the command is still to be repeated.
     done = action == archive.command
     scores, of_score = contexts.assign(archive.scores, score, contexts.CAPACITY)
@@ -94,6 +102,9 @@ def notice(
     # What is not admissible is overwritten by the next command.
     played = archive.played.at[archive.count].set(action.astype(archive.played.dtype))
     shorter = admissible & ((known == 0) | (count < known))
+    # Its way may have changed just now.
+    there = admissible & (entry == trip.goal)
+    place = jnp.where(there, trip.repeated, trip.place + done)
     now = archive._replace(
         played=played,
         count=count,
@@ -101,18 +112,14 @@ def notice(
         # Nothing is read here, for the same reason: the spare row is written instead.
         ways=archive.ways.at[jnp.where(shorter, entry, len(archive.length))].set(played),
         length=archive.length.at[entry].set(jnp.where(shorter, count, known)),
-        # Its way may have changed just now.
-        place=jnp.where(
-            admissible & (entry == archive.goal), archive.repeated, archive.place + done
-        ),
+        trip=trip._replace(place=place),
     )
     return ready(now)
 
 
 def next_episode(archive: Archive, over: Bool[Array, ""], goes_back: Bool[Array, ""]) -> Archive:
     """If the episode is over, decides where the next one goes back to, if it does."""
-    number, zero = archive.episode + 1, jnp.int32(0)
-    draws = jax.random.uniform(jax.random.key(number), (4,))
+    draws = jax.random.uniform(jax.random.key(archive.episode), (4,))
     goes_back = over & goes_back & (archive.length > 0).any()
     entry = jax.lax.cond(goes_back, lambda: draw(archive, draws[0]), lambda: jnp.int32(-1))
     length = jnp.where(goes_back, archive.length[entry], 0)
@@ -120,25 +127,12 @@ def next_episode(archive: Archive, over: Bool[Array, ""], goes_back: Bool[Array,
     left_out = jnp.floor((length / 2 + 1.0) ** draws[1]).astype(jnp.int32)
     first = jnp.floor(draws[2] * (length - left_out + 1)).astype(jnp.int32)
     cut = jnp.where(draws[3] < SHORTENED, jnp.stack([first, first + left_out]), 0)
-    last = (
-        archive.count,
-        archive.episode,
-        archive.goal,
-        archive.repeated,
-        archive.place,
-        archive.cut,
-    )
-    first_of_next = zero, number, entry, length, zero, cut
-    now = (jnp.where(over, new, old) for new, old in zip(first_of_next, last, strict=True))
-    count, episode, goal, repeated, place, cut = now
+    trip = Trip(entry, length, jnp.int32(0), cut)
     after = archive._replace(
-        count=count,
+        count=archive.count * ~over,
         drawn=archive.drawn.at[entry].add(goes_back),
-        episode=episode,
-        goal=goal,
-        repeated=repeated,
-        place=place,
-        cut=cut,
+        episode=archive.episode + over,
+        trip=jax.tree.map(partial(jnp.where, over), trip, archive.trip),
     )
     return ready(after)
 

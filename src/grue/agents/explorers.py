@@ -55,6 +55,14 @@ class BonusSettings:
         1.0, "least ε of an episode that has gone back there", least=0, most=1
     )
 
+    def conflict(self) -> str | None:
+        if self.archive_share and not self.return_share:
+            return (
+                "archive_share is a share of return_share, which is 0: set that too, "
+                f"not archive_share={self.archive_share} alone"
+            )
+        return None
+
 
 @dataclass(frozen=True, kw_only=True)
 class AchievementSettings(BonusSettings):
@@ -141,7 +149,7 @@ class BonusExplorer(Explorer, ABC):
         return Counted(contexts.init(), rewards, slots, slots, one, zero, zero, returns, ways)
 
     def _goes_back(self) -> bool:
-        return self.settings.return_share > 0 and self.settings.archive_share > 0
+        return self.settings.archive_share > 0
 
     def fields(self) -> Mapping[str, jax.ShapeDtypeStruct]:
         return {"event": jax.ShapeDtypeStruct((), jnp.int32)}
@@ -193,7 +201,8 @@ class BonusExplorer(Explorer, ABC):
             rare, share = self._few(known, returns.last_score), self.settings.return_share
             ended = returning.next_episode(returns, known.episode, share, rare)
             if ways is not None:
-                ways = archive.notice(ways, action, step.score, step.admissible)
+                goes_on = step.admissible & ~step.terminated
+                ways = archive.notice(ways, action, step.score, goes_on)
                 goes_back = self._is_for_archive(known.episode) & (rare | ~returns.ended)
                 ways = archive.next_episode(ways, over, goes_back)
                 ended = ended._replace(repeated=jnp.where(goes_back, 0, ended.repeated))
@@ -223,7 +232,7 @@ class BonusExplorer(Explorer, ABC):
 
     def counts(self, known: Counted) -> Bool[Array, ""]:
         helped = jnp.bool_(False) if known.returns is None else known.returns.repeated > 0
-        return ~helped if known.archive is None else ~helped & (known.archive.goal < 0)
+        return ~helped if known.archive is None else ~helped & (known.archive.trip.goal < 0)
 
     def bonus(self, known: Counted, steps: ReplayStep) -> Float[Array, "*batch"]:
         return self._worth(known, steps.fields["event"], steps.score)
@@ -235,7 +244,7 @@ class BonusExplorer(Explorer, ABC):
         least = jnp.where(self._few(known, score), least, epsilon)
         if known.archive is None:
             return least
-        there = known.archive.goal >= 0
+        there = known.archive.trip.goal >= 0
         return jnp.where(there, jnp.maximum(least, self.settings.archive_epsilon), least)
 
     def _worth(
