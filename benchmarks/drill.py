@@ -47,6 +47,7 @@ class Drill:
 
     def __init__(self, chosen: argparse.Namespace) -> None:
         self.chosen = chosen
+        chosen.out.parent.mkdir(parents=True, exist_ok=True)
         self.found = resumed(chosen.out, chosen.seed)
         self.here = {name: about()[name] for name in ("commit", "changed_tree")}
         self.begun = time.monotonic()

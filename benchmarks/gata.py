@@ -123,6 +123,7 @@ def main() -> None:
     if given.source is not None:
         record = json.loads(given.source.read_text())
     else:
+        given.out.parent.mkdir(parents=True, exist_ok=True)
         record = measure(given)
         given.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     if given.docs:

@@ -42,6 +42,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=OUT)
     parser.add_argument("--docs", action="store_true")
     chosen = parser.parse_args()
+    chosen.out.parent.mkdir(parents=True, exist_ok=True)
     done = json.loads(chosen.out.read_text())["pieces"] if chosen.out.exists() else []
     if chosen.docs:
         _replace(PAGE, "verify", page(done))

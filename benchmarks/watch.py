@@ -237,6 +237,7 @@ def main() -> None:
     parser.add_argument("--docs", type=Path, help="write the table of docs/watch.md from a file")
     chosen = parser.parse_args()
     if chosen.out is not None:
+        chosen.out.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory() as scratch:
             print(table(measure(chosen.out, chosen.runs or Path(scratch))))
     if chosen.docs is not None:

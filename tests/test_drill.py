@@ -159,14 +159,15 @@ def test_the_rule(ended: Ended, refused: bool) -> None:
 def test_a_drill_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A complete part stays. One that is not begins anew at another commit."""
     monkeypatch.setattr(drill, "PARTS", {"writers": None, "kills": None, "memory": None})
-    out, other = tmp_path / "drill.json", {"commit": "abc", "changed_tree": False}
+    out, other = tmp_path / "new" / "drill.json", {"commit": "abc", "changed_tree": False}
     for number, kills in enumerate((4, 3)):
         monkeypatch.setattr(drill, "about", lambda number=number: {**other, "commit": number})
         found = drill.resumed(out, seed=0)
+        chosen = argparse.Namespace(out=out, seed=0, kills=4, files=0, minutes=1.0, piece=1.0)
+        drill.Drill(chosen)  # Makes the folder.
         made = dict.fromkeys(("writers", "kills", "memory"), other)
         found |= {"writers": {}, "kills": {"tabular": {"kills": kills}}, "compiled_memory": {}}
         out.write_text(json.dumps({**found, "made": made}))
-        chosen = argparse.Namespace(out=out, seed=0, kills=4, files=0, minutes=1.0, piece=1.0)
         ran = drill.Drill(chosen)
         incomplete = ["kills"] * (kills < 4) + ["memory"]
         assert [part for part in drill.PARTS if not ran.is_complete(part)] == incomplete
