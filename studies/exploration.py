@@ -92,6 +92,13 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "archive": ARCHIVE,
     "archive-more": {**ARCHIVE, "archive_share": 0.8},
     "archive-most": {**ARCHIVE, "return_share": 0.8, "archive_share": 0.8},
+    "archive-joined": {
+        **ARCHIVE,
+        "return_share": 0.8,
+        "archive_share": 0.8,
+        "archive_joined": 0.5,
+        "archive_lower": 0.25,
+    },
     "archive-own": {**ARCHIVE, "archive_epsilon": 0.4},
     "oracle": {"gate": "oracle", "heads": 8},
     "long": {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,11 @@ from small_runs import TINY_STEPS, config, same
 
 import grue
 from grue.agents import archive, contexts
-from grue.agents.archive import Archive
+from grue.agents.archive import Archive, Draws
 from grue.training.train import train_all
 
 COMMANDS, STEPS = 10, 8
+next_episode = jax.jit(archive.next_episode, static_argnums=3)
 LOOK = 0
 """Never admissible in these games."""
 
@@ -31,8 +33,9 @@ def played(ways: Archive, steps: list[tuple[int, int]]) -> Archive:
     return ways
 
 
-def over(ways: Archive, goes_back: bool = False) -> Archive:
-    return archive.next_episode(ways, jnp.bool_(True), jnp.bool_(goes_back))
+def over(ways: Archive, goes_back: bool = False, joined: float = 0.0) -> Archive:
+    how = Draws(joined=joined)
+    return next_episode(ways, jnp.bool_(True), jnp.bool_(goes_back), how)
 
 
 def entries(ways: Archive) -> dict[tuple[int, int], list[int]]:
@@ -44,11 +47,21 @@ def entries(ways: Archive) -> dict[tuple[int, int], list[int]]:
     return found
 
 
-def going_to(ways: Archive, score: int, action: int, cut: tuple[int, int] = (0, 0)) -> Archive:
+def entry_of(ways: Archive, score: int, action: int) -> int:
     of_score = int(np.flatnonzero(np.asarray(ways.scores.seen) == score)[0])
-    entry = of_score * COMMANDS + action
+    return of_score * COMMANDS + action
+
+
+def going_to(ways: Archive, score: int, action: int, cut: tuple[int, int] = (0, 0)) -> Archive:
+    entry = entry_of(ways, score, action)
     goal = {"goal": jnp.int32(entry), "repeated": ways.length[entry], "cut": jnp.array(cut)}
     return archive.ready(ways._replace(trip=ways.trip._replace(place=jnp.int32(0), **goal)))
+
+
+def then_to(ways: Archive, score: int, action: int, start: int = 0) -> Archive:
+    """The same trip, with a second way after it."""
+    then = jnp.int32(entry_of(ways, score, action))
+    return ways._replace(trip=ways.trip._replace(then=then, start=jnp.int32(start)))
 
 
 def test_the_shortest_way_of_admissible_commands() -> None:
@@ -89,19 +102,53 @@ def test_a_shorter_way_is_kept_while_it_is_played() -> None:
     assert int(archive.override(ways, jnp.int32(9))) == 9
 
 
+@pytest.mark.parametrize(("start", "second"), [(0, [4, 7]), (1, [7])])
+def test_a_second_way_follows_the_first(start: int, second: list[int]) -> None:
+    ways = over(played(archive.init(STEPS, COMMANDS), [(3, 0), (5, 10)]))
+    ways = over(played(ways, [(4, 0), (7, 0)]))
+    ways, chosen = then_to(going_to(ways, 10, 5), 0, 7, start), []
+    for command in [3, 5, *second, -1, -1]:
+        assert int(ways.command) == command
+        assert int(ways.trip.goal) >= 0
+        chosen.append(command if command >= 0 else LOOK)
+        ways = played(ways, [(chosen[-1], 10 * (5 in chosen))])
+    # What was done on both ways is known at the score of the first.
+    assert entries(ways)[10, 7] == [3, 5, *second]
+
+
+def test_how_often_a_second_way_is_joined() -> None:
+    """All entries are drawn alike, and the place where their ways begin as well."""
+    ways = over(played(archive.init(STEPS, COMMANDS), [(n, 0) for n in (3, 4, 5)]))
+    ways = ways._replace(length=ways.length.at[3].set(0))  # It may be left out as a whole.
+    for joined, least, most in ((0.0, 0, 0), (0.5, 60, 90), (1.0, 150, 150)):
+        places = []
+        for _ in range(150):
+            ways = over(ways, goes_back=True, joined=joined)
+            if ways.trip.then >= 0:
+                places.append((int(ways.trip.then), int(ways.trip.start)))
+        assert least <= len(places) <= most
+        if joined == 1.0:
+            counts = Counter(places)
+            assert set(counts) == {(4, 0), (4, 1), (5, 0), (5, 1), (5, 2)}
+            assert 60 <= sum(n for (entry, _), n in counts.items() if entry == 4) <= 90
+
+
 def test_which_entries_are_drawn() -> None:
-    """A score has half of the share of the next higher one; in it, 1/√(1 + times drawn)."""
+    """A score has ``lower`` of the share of the next higher one; in it, 1/√(1 + times drawn)."""
     ways = played(archive.init(STEPS, COMMANDS), [(3, 0), (4, 0), (5, 10), (6, 10), (7, 15)])
     ways = ways._replace(drawn=ways.drawn.at[4].set(3))
-    chances = archive.chances(ways)
+    chances = archive.chances(ways, 0.5)
     expected = {3: 1 / 4 * 2 / 3, 4: 1 / 4 * 1 / 3, 15: 1 / 4, 16: 1 / 4, 27: 1.0}
     assert {int(n): float(chances[n]) for n in np.flatnonzero(chances)} == {
         n: np.float32(share) for n, share in expected.items()
     }
     # Of the whole, 1.75, the first sixth of a quarter is that of the first entry.
-    drawn = [int(archive.draw(ways, jnp.float32(x / 1.75))) for x in (0.0, 0.16, 0.17, 0.3, 0.6, 1)]
-    assert drawn == [3, 3, 4, 15, 16, 27]
-    assert int(archive.draw(ways, jnp.float32(1))) < len(ways.length)
+    places = [jnp.float32(x / 1.75) for x in (0.0, 0.16, 0.17, 0.3, 0.6, 1)]
+    assert [int(archive.draw(chances, at)) for at in places] == [3, 3, 4, 15, 16, 27]
+    assert int(archive.draw(chances, jnp.float32(1))) < len(ways.length)
+    lower = archive.chances(ways, 0.25)
+    assert [float(lower[n]) for n in (15, 27)] == [1 / 8, 1.0]
+    assert float(lower[3] + lower[4]) == 1 / 16
 
 
 def test_what_an_episode_leaves_out() -> None:
@@ -123,7 +170,7 @@ def test_what_an_episode_leaves_out() -> None:
 def test_nothing_to_go_back_to() -> None:
     ways = over(archive.init(STEPS, COMMANDS), goes_back=True)
     assert (int(ways.trip.goal), int(ways.drawn.sum())) == (-1, 0)
-    going_on = archive.next_episode(ways, jnp.bool_(False), jnp.bool_(True))
+    going_on = archive.next_episode(ways, jnp.bool_(False), jnp.bool_(True), Draws(joined=1.0))
     assert jax.tree.all(jax.tree.map(lambda a, b: (a == b).all(), ways, going_on))
 
 
@@ -156,6 +203,7 @@ def test_in_a_real_game_every_way_leads_to_its_entry(actions: list[int], seed: i
 def test_training_with_the_archive(tmp_path: Path) -> None:
     """Resumed to the bit, also beside a run without it; episodes that go back do not count."""
     own: dict[str, Any] = {"explore": "achievements", "archive_share": 1.0, "novel_share": 0.8}
+    own["archive_joined"] = 0.5
     often = dict.fromkeys(("metrics_every", "learning_starts", "target_every"), 200)
 
     def runs(steps: int) -> list[grue.TrainConfig]:

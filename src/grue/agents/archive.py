@@ -5,10 +5,13 @@ score after it was this one. Its way is the shortest sequence of admissible comm
 of the game, that ended so. An episode that goes back to an entry plays its way and explores from
 there:
 
-- A score is drawn first, each half as often as the next higher one; then one of its entries, those
-  that were drawn less often before other ones (in proportion to 1/√(1 + how often)).
+- A score is drawn first, each ``lower`` times as often as the next higher one; then one of its
+  entries, those that were drawn less often before other ones (in proportion to 1/√(1 + how often)).
 - Some of these episodes leave out a part of the way, drawn at random. If such an episode reaches
   an entry with fewer commands, the shorter way is kept. So ways lose their detours.
+- The share ``joined`` of these episodes then plays the way of a second entry, from a place drawn at
+  random. What is not admissible there changes nothing. So what was done on two ways is done in one
+  episode.
 
 Nothing is saved or restored: the commands are played from the start of the game. The idea is that
 of Go-Explore (Ecoffet et al. 2021), with the cells told by the score and by e_t.
@@ -30,11 +33,24 @@ SHORTENED = 0.5
 """The share of the episodes that go back which leave out a part of the way."""
 
 
+class Draws(NamedTuple):
+    """How the entries of an episode are drawn."""
+
+    lower: float = 0.5
+    """How often a score is drawn, against the next higher one."""
+    joined: float = 0.0
+    """The share of the episodes that go back which play a second way after the first."""
+
+
 class Trip(NamedTuple):
     """What an episode repeats."""
 
     goal: Int[Array, ""]
     """The entry to which it goes back; -1: none."""
+    then: Int[Array, ""]
+    """The entry whose way is played after that; -1: none."""
+    start: Int[Array, ""]
+    """Its first command."""
     repeated: Int[Array, ""]
     """The number of its commands."""
     place: Int[Array, ""]
@@ -67,7 +83,7 @@ def init(episode_steps: int, commands: int) -> Archive:
     played = jnp.zeros(episode_steps, jnp.int16 if commands < 2**15 else jnp.int32)
     ways = jnp.zeros((len(entries) + 1, episode_steps), played.dtype)
     none = jnp.int32(-1)
-    trip = Trip(none, zero, zero, jnp.zeros(2, jnp.int32))
+    trip = Trip(none, none, zero, zero, zero, jnp.zeros(2, jnp.int32))
     return Archive(played, zero, contexts.init(), ways, entries, entries, jnp.uint32(0), trip, none)
 
 
@@ -84,9 +100,13 @@ def ready(archive: Archive) -> Archive:
     """
     trip, (first, end) = archive.trip, archive.trip.cut
     place = jnp.where((trip.place >= first) & (trip.place < end), end, trip.place)
-    repeats = (trip.goal >= 0) & (place < trip.repeated)
-    command = jnp.where(repeats, archive.ways[trip.goal, place].astype(jnp.int32), -1)
-    return archive._replace(trip=trip._replace(place=place), command=command)
+    joins = (trip.then >= 0) & (place >= trip.repeated)
+    none = jnp.int32(-1)
+    second = Trip(trip.then, none, trip.start, archive.length[trip.then], trip.start, trip.cut * 0)
+    trip = jax.tree.map(partial(jnp.where, joins), second, trip._replace(place=place))
+    repeats = (trip.goal >= 0) & (trip.place < trip.repeated)
+    command = jnp.where(repeats, archive.ways[trip.goal, trip.place].astype(jnp.int32), -1)
+    return archive._replace(trip=trip, command=command)
 
 
 def notice(
@@ -117,17 +137,25 @@ def notice(
     return ready(now)
 
 
-def next_episode(archive: Archive, over: Bool[Array, ""], goes_back: Bool[Array, ""]) -> Archive:
+def next_episode(
+    archive: Archive, over: Bool[Array, ""], goes_back: Bool[Array, ""], how: Draws
+) -> Archive:
     """If the episode is over, decides where the next one goes back to, if it does."""
-    draws = jax.random.uniform(jax.random.key(archive.episode), (4,))
+    draws = jax.random.uniform(jax.random.key(archive.episode), (7,))
     goes_back = over & goes_back & (archive.length > 0).any()
-    entry = jax.lax.cond(goes_back, lambda: draw(archive, draws[0]), lambda: jnp.int32(-1))
+    joins = goes_back & (draws[4] < how.joined)
+    none = jnp.int32(-1)
+    odds = partial(chances, archive, how.lower)
+    each = (archive.length > 0).astype(jnp.float32)
+    entry = jax.lax.cond(goes_back, lambda: draw(odds(), draws[0]), lambda: none)
+    then = jax.lax.cond(joins, lambda: draw(each, draws[5]), lambda: none)
     length = jnp.where(goes_back, archive.length[entry], 0)
     # One to half of the commands, spread evenly on a logarithmic scale.
     left_out = jnp.floor((length / 2 + 1.0) ** draws[1]).astype(jnp.int32)
     first = jnp.floor(draws[2] * (length - left_out + 1)).astype(jnp.int32)
     cut = jnp.where(draws[3] < SHORTENED, jnp.stack([first, first + left_out]), 0)
-    trip = Trip(entry, length, jnp.int32(0), cut)
+    start = jnp.floor(draws[6] * archive.length[then]).astype(jnp.int32)
+    trip = Trip(entry, then, start, length, jnp.int32(0), cut)
     after = archive._replace(
         count=archive.count * ~over,
         drawn=archive.drawn.at[entry].add(goes_back),
@@ -137,19 +165,19 @@ def next_episode(archive: Archive, over: Bool[Array, ""], goes_back: Bool[Array,
     return ready(after)
 
 
-def draw(archive: Archive, at: Float[Array, ""]) -> Int[Array, ""]:
+def draw(odds: Float[Array, " entries"], at: Float[Array, ""]) -> Int[Array, ""]:
     """An entry; ``at`` is drawn between 0 and 1."""
-    up_to = chances(archive).cumsum()
+    up_to = odds.cumsum()
     entry = jnp.searchsorted(up_to, at * up_to[-1], side="right")
     return jnp.minimum(entry, len(up_to) - 1).astype(jnp.int32)
 
 
-def chances(archive: Archive) -> Float[Array, " entries"]:
+def chances(archive: Archive, lower: float) -> Float[Array, " entries"]:
     """How likely each entry is drawn, up to a factor."""
     each = jnp.where(archive.length > 0, 1 / jnp.sqrt(1.0 + archive.drawn), 0.0)
     each = each.reshape(contexts.CAPACITY, -1)
     of_score = each.sum(1)
     exists, seen = of_score > 0, archive.scores.seen
     higher = ((seen[None, :] > seen[:, None]) & exists).sum(1)
-    share = jnp.where(exists, 0.5**higher / jnp.where(exists, of_score, 1.0), 0.0)
+    share = jnp.where(exists, lower**higher / jnp.where(exists, of_score, 1.0), 0.0)
     return (each * share[:, None]).reshape(-1)

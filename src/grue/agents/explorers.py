@@ -23,7 +23,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from grue.agents import archive, contexts, returning
 from grue.agents.agent import Episode, Told
-from grue.agents.archive import Archive
+from grue.agents.archive import Archive, Draws
 from grue.agents.contexts import ScoreContexts
 from grue.agents.exploring import Candidates, Explorer, register
 from grue.agents.registry import Metric
@@ -53,6 +53,12 @@ class BonusSettings:
     )
     archive_epsilon: float = setting(
         1.0, "least ε of an episode that has gone back there", least=0, most=1
+    )
+    archive_lower: float = setting(
+        0.5, "how often it goes back to a score, against the next higher one", least=0, most=1
+    )
+    archive_joined: float = setting(
+        0.0, "share of these episodes that then play the way of a second entry", least=0, most=1
     )
 
     def conflict(self) -> str | None:
@@ -148,6 +154,10 @@ class BonusExplorer(Explorer, ABC):
         zero, one = jnp.int32(0), jnp.int32(1)
         return Counted(contexts.init(), rewards, slots, slots, one, zero, zero, returns, ways)
 
+    @property
+    def _draws(self) -> Draws:
+        return Draws(self.settings.archive_lower, self.settings.archive_joined)
+
     def _goes_back(self) -> bool:
         return self.settings.archive_share > 0
 
@@ -204,7 +214,7 @@ class BonusExplorer(Explorer, ABC):
                 goes_on = step.admissible & ~step.terminated
                 ways = archive.notice(ways, action, step.score, goes_on)
                 goes_back = self._is_for_archive(known.episode) & (rare | ~returns.ended)
-                ways = archive.next_episode(ways, over, goes_back)
+                ways = archive.next_episode(ways, over, goes_back, self._draws)
                 ended = ended._replace(repeated=jnp.where(goes_back, 0, ended.repeated))
             returns = jax.tree.map(partial(jnp.where, over), ended, returns)
         return known._replace(
