@@ -25,107 +25,107 @@ LOOK = 0
 """Never admissible in these games."""
 
 
-def played(ways: Archive, steps: list[tuple[int, int]]) -> Archive:
+def played(routes: Archive, steps: list[tuple[int, int]]) -> Archive:
     """Plays commands, each with the score after it."""
     for action, score in steps:
         admissible = jnp.bool_(action != LOOK)
-        ways = archive.notice(ways, jnp.int32(action), jnp.int32(score), admissible)
-    return ways
+        routes = archive.notice(routes, jnp.int32(action), jnp.int32(score), admissible)
+    return routes
 
 
-def over(ways: Archive, goes_back: bool = False, joined: float = 0.0) -> Archive:
+def over(routes: Archive, goes_back: bool = False, joined: float = 0.0) -> Archive:
     how = Draws(joined=joined)
-    return next_episode(ways, jnp.bool_(True), jnp.bool_(goes_back), how)
+    return next_episode(routes, jnp.bool_(True), jnp.bool_(goes_back), how)
 
 
-def entries(ways: Archive) -> dict[tuple[int, int], list[int]]:
-    """The way of each score and command."""
+def entries(routes: Archive) -> dict[tuple[int, int], list[int]]:
+    """The route of each score and command."""
     found = {}
-    for entry in np.flatnonzero(ways.length):
-        score = int(ways.scores.seen[entry // COMMANDS])
-        found[score, int(entry % COMMANDS)] = ways.ways[entry, : ways.length[entry]].tolist()
+    for entry in np.flatnonzero(routes.length):
+        score = int(routes.scores.seen[entry // COMMANDS])
+        found[score, int(entry % COMMANDS)] = routes.routes[entry, : routes.length[entry]].tolist()
     return found
 
 
-def entry_of(ways: Archive, score: int, action: int) -> int:
-    of_score = int(np.flatnonzero(np.asarray(ways.scores.seen) == score)[0])
+def entry_of(routes: Archive, score: int, action: int) -> int:
+    of_score = int(np.flatnonzero(np.asarray(routes.scores.seen) == score)[0])
     return of_score * COMMANDS + action
 
 
-def going_to(ways: Archive, score: int, action: int, cut: tuple[int, int] = (0, 0)) -> Archive:
-    entry = entry_of(ways, score, action)
-    goal = {"goal": jnp.int32(entry), "repeated": ways.length[entry], "cut": jnp.array(cut)}
-    return archive.ready(ways._replace(trip=ways.trip._replace(place=jnp.int32(0), **goal)))
+def going_to(routes: Archive, score: int, action: int, cut: tuple[int, int] = (0, 0)) -> Archive:
+    entry = entry_of(routes, score, action)
+    goal = {"goal": jnp.int32(entry), "repeated": routes.length[entry], "cut": jnp.array(cut)}
+    return archive.ready(routes._replace(trip=routes.trip._replace(place=jnp.int32(0), **goal)))
 
 
-def then_to(ways: Archive, score: int, action: int, start: int = 0) -> Archive:
-    """The same trip, with a second way after it."""
-    then = jnp.int32(entry_of(ways, score, action))
-    return ways._replace(trip=ways.trip._replace(then=then, start=jnp.int32(start)))
+def then_to(routes: Archive, score: int, action: int, start: int = 0) -> Archive:
+    """The same trip, with a second route after it."""
+    then = jnp.int32(entry_of(routes, score, action))
+    return routes._replace(trip=routes.trip._replace(then=then, start=jnp.int32(start)))
 
 
-def test_the_shortest_way_of_admissible_commands() -> None:
-    ways = archive.init(STEPS, COMMANDS)
-    assert entries(ways) == {}
-    ways = played(ways, [(3, 0), (LOOK, 0), (4, 0), (3, 0), (5, 10)])
+def test_the_shortest_route_of_admissible_commands() -> None:
+    routes = archive.init(STEPS, COMMANDS)
+    assert entries(routes) == {}
+    routes = played(routes, [(3, 0), (LOOK, 0), (4, 0), (3, 0), (5, 10)])
     first = {(0, 3): [3], (0, 4): [3, 4], (10, 5): [3, 4, 3, 5]}
-    assert entries(ways) == first
-    # Another way that is as long changes nothing, and a shorter one does.
-    ways = played(over(ways), [(6, 0), (4, 0), (5, 10), (3, 10)])
-    assert entries(ways) == {**first, (0, 6): [6], (10, 5): [6, 4, 5], (10, 3): [6, 4, 5, 3]}
+    assert entries(routes) == first
+    # Another route that is as long changes nothing, and a shorter one does.
+    routes = played(over(routes), [(6, 0), (4, 0), (5, 10), (3, 10)])
+    assert entries(routes) == {**first, (0, 6): [6], (10, 5): [6, 4, 5], (10, 3): [6, 4, 5, 3]}
 
 
 def test_an_episode_goes_back_and_then_plays_on() -> None:
-    ways = over(played(archive.init(STEPS, COMMANDS), [(3, 0), (4, 0), (6, 0), (5, 10)]))
+    routes = over(played(archive.init(STEPS, COMMANDS), [(3, 0), (4, 0), (6, 0), (5, 10)]))
     own = 9
 
-    def commands(ways: Archive, looks: frozenset[int] = frozenset()) -> list[int]:
+    def commands(routes: Archive, looks: frozenset[int] = frozenset()) -> list[int]:
         chosen = []
         for time in range(6):
-            action = int(archive.override(ways, jnp.int32(own)))
+            action = int(archive.override(routes, jnp.int32(own)))
             chosen.append(LOOK if time in looks else action)
-            ways = played(ways, [(chosen[-1], 10 * (chosen[-1] == 5))])
+            routes = played(routes, [(chosen[-1], 10 * (chosen[-1] == 5))])
         return chosen
 
-    assert commands(ways) == [own] * 6
-    assert commands(going_to(ways, 10, 5)) == [3, 4, 6, 5, own, own]
+    assert commands(routes) == [own] * 6
+    assert commands(going_to(routes, 10, 5)) == [3, 4, 6, 5, own, own]
     # A forced 'look' puts the others off and takes the place of none.
-    assert commands(going_to(ways, 10, 5), frozenset([1])) == [3, LOOK, 4, 6, 5, own]
-    assert commands(going_to(ways, 10, 5, cut=(1, 3))) == [3, 5, own, own, own, own]
-    assert commands(going_to(ways, 10, 5, cut=(0, 2))) == [6, 5, own, own, own, own]
+    assert commands(going_to(routes, 10, 5), frozenset([1])) == [3, LOOK, 4, 6, 5, own]
+    assert commands(going_to(routes, 10, 5, cut=(1, 3))) == [3, 5, own, own, own, own]
+    assert commands(going_to(routes, 10, 5, cut=(0, 2))) == [6, 5, own, own, own, own]
 
 
-def test_a_shorter_way_is_kept_while_it_is_played() -> None:
-    ways = over(played(archive.init(STEPS, COMMANDS), [(3, 0), (4, 0), (6, 0), (5, 10)]))
-    ways = played(going_to(ways, 10, 5, cut=(1, 3)), [(3, 0), (5, 10)])
-    assert entries(ways)[10, 5] == [3, 5]
-    assert int(archive.override(ways, jnp.int32(9))) == 9
+def test_a_shorter_route_is_kept_while_it_is_played() -> None:
+    routes = over(played(archive.init(STEPS, COMMANDS), [(3, 0), (4, 0), (6, 0), (5, 10)]))
+    routes = played(going_to(routes, 10, 5, cut=(1, 3)), [(3, 0), (5, 10)])
+    assert entries(routes)[10, 5] == [3, 5]
+    assert int(archive.override(routes, jnp.int32(9))) == 9
 
 
 @pytest.mark.parametrize(("start", "second"), [(0, [4, 7]), (1, [7])])
-def test_a_second_way_follows_the_first(start: int, second: list[int]) -> None:
-    ways = over(played(archive.init(STEPS, COMMANDS), [(3, 0), (5, 10)]))
-    ways = over(played(ways, [(4, 0), (7, 0)]))
-    ways, chosen = then_to(going_to(ways, 10, 5), 0, 7, start), []
+def test_a_second_route_follows_the_first(start: int, second: list[int]) -> None:
+    routes = over(played(archive.init(STEPS, COMMANDS), [(3, 0), (5, 10)]))
+    routes = over(played(routes, [(4, 0), (7, 0)]))
+    routes, chosen = then_to(going_to(routes, 10, 5), 0, 7, start), []
     for command in [3, 5, *second, -1, -1]:
-        assert int(ways.command) == command
-        assert int(ways.trip.goal) >= 0
+        assert int(routes.command) == command
+        assert int(routes.trip.goal) >= 0
         chosen.append(command if command >= 0 else LOOK)
-        ways = played(ways, [(chosen[-1], 10 * (5 in chosen))])
-    # What was done on both ways is known at the score of the first.
-    assert entries(ways)[10, 7] == [3, 5, *second]
+        routes = played(routes, [(chosen[-1], 10 * (5 in chosen))])
+    # What was done on both routes is known at the score of the first.
+    assert entries(routes)[10, 7] == [3, 5, *second]
 
 
-def test_how_often_a_second_way_is_joined() -> None:
-    """All entries are drawn alike, and the place where their ways begin as well."""
-    ways = over(played(archive.init(STEPS, COMMANDS), [(n, 0) for n in (3, 4, 5)]))
-    ways = ways._replace(length=ways.length.at[3].set(0))  # It may be left out as a whole.
+def test_how_often_a_second_route_is_joined() -> None:
+    """All entries are drawn alike, and the place where their routes begin as well."""
+    routes = over(played(archive.init(STEPS, COMMANDS), [(n, 0) for n in (3, 4, 5)]))
+    routes = routes._replace(length=routes.length.at[3].set(0))  # It may be left out as a whole.
     for joined, least, most in ((0.0, 0, 0), (0.5, 60, 90), (1.0, 150, 150)):
         places = []
         for _ in range(150):
-            ways = over(ways, goes_back=True, joined=joined)
-            if ways.trip.then >= 0:
-                places.append((int(ways.trip.then), int(ways.trip.start)))
+            routes = over(routes, goes_back=True, joined=joined)
+            if routes.trip.then >= 0:
+                places.append((int(routes.trip.then), int(routes.trip.start)))
         assert least <= len(places) <= most
         if joined == 1.0:
             counts = Counter(places)
@@ -135,9 +135,9 @@ def test_how_often_a_second_way_is_joined() -> None:
 
 def test_which_entries_are_drawn() -> None:
     """A score has ``lower`` of the share of the next higher one; in it, 1/√(1 + times drawn)."""
-    ways = played(archive.init(STEPS, COMMANDS), [(3, 0), (4, 0), (5, 10), (6, 10), (7, 15)])
-    ways = ways._replace(drawn=ways.drawn.at[4].set(3))
-    chances = archive.chances(ways, 0.5)
+    routes = played(archive.init(STEPS, COMMANDS), [(3, 0), (4, 0), (5, 10), (6, 10), (7, 15)])
+    routes = routes._replace(drawn=routes.drawn.at[4].set(3))
+    chances = archive.chances(routes, 0.5)
     expected = {3: 1 / 4 * 2 / 3, 4: 1 / 4 * 1 / 3, 15: 1 / 4, 16: 1 / 4, 27: 1.0}
     assert {int(n): float(chances[n]) for n in np.flatnonzero(chances)} == {
         n: np.float32(share) for n, share in expected.items()
@@ -145,57 +145,57 @@ def test_which_entries_are_drawn() -> None:
     # Of the whole, 1.75, the first sixth of a quarter is that of the first entry.
     places = [jnp.float32(x / 1.75) for x in (0.0, 0.16, 0.17, 0.3, 0.6, 1)]
     assert [int(archive.draw(chances, at)) for at in places] == [3, 3, 4, 15, 16, 27]
-    assert int(archive.draw(chances, jnp.float32(1))) < len(ways.length)
-    lower = archive.chances(ways, 0.25)
+    assert int(archive.draw(chances, jnp.float32(1))) < len(routes.length)
+    lower = archive.chances(routes, 0.25)
     assert [float(lower[n]) for n in (15, 27)] == [1 / 8, 1.0]
     assert float(lower[3] + lower[4]) == 1 / 16
 
 
 def test_what_an_episode_leaves_out() -> None:
-    """Half of the episodes leave out one command to half of them, within the way."""
-    ways = played(archive.init(STEPS, COMMANDS), [(n, 0) for n in (3, 4, 5, 6, 7, 8)])
-    ways = ways._replace(length=jnp.where(ways.length == 6, 6, 0))
+    """Half of the episodes leave out one command to half of them, within the route."""
+    routes = played(archive.init(STEPS, COMMANDS), [(n, 0) for n in (3, 4, 5, 6, 7, 8)])
+    routes = routes._replace(length=jnp.where(routes.length == 6, 6, 0))
     cuts = []
     for _ in range(60):
-        ways = over(ways, goes_back=True)
-        assert (int(ways.trip.goal), int(ways.trip.repeated), int(ways.count)) == (8, 6, 0)
-        cuts.append(tuple(ways.trip.cut.tolist()))
+        routes = over(routes, goes_back=True)
+        assert (int(routes.trip.goal), int(routes.trip.repeated), int(routes.count)) == (8, 6, 0)
+        cuts.append(tuple(routes.trip.cut.tolist()))
     left_out = {end - first for first, end in cuts}
     assert left_out == {0, 1, 2, 3}
     assert all(0 <= first <= end <= 6 for first, end in cuts)
     assert 20 <= cuts.count((0, 0)) <= 40
-    assert int(ways.drawn.sum()) == 60
+    assert int(routes.drawn.sum()) == 60
 
 
 def test_nothing_to_go_back_to() -> None:
-    ways = over(archive.init(STEPS, COMMANDS), goes_back=True)
-    assert (int(ways.trip.goal), int(ways.drawn.sum())) == (-1, 0)
-    going_on = archive.next_episode(ways, jnp.bool_(False), jnp.bool_(True), Draws(joined=1.0))
-    assert jax.tree.all(jax.tree.map(lambda a, b: (a == b).all(), ways, going_on))
+    routes = over(archive.init(STEPS, COMMANDS), goes_back=True)
+    assert (int(routes.trip.goal), int(routes.drawn.sum())) == (-1, 0)
+    going_on = archive.next_episode(routes, jnp.bool_(False), jnp.bool_(True), Draws(joined=1.0))
+    assert jax.tree.all(jax.tree.map(lambda a, b: (a == b).all(), routes, going_on))
 
 
 @settings(deadline=None, max_examples=15)
 @given(st.lists(st.integers(0, 7), min_size=1, max_size=40), st.integers(0, 2**16))
-def test_in_a_real_game_every_way_leads_to_its_entry(actions: list[int], seed: int) -> None:
+def test_in_a_real_game_every_route_leads_to_its_entry(actions: list[int], seed: int) -> None:
     env = grue.make("saladworld-1")
     step = jax.jit(env.step)
-    ways, start = archive.init(env.episode_steps, len(env.commands)), env.reset()
+    routes, start = archive.init(env.episode_steps, len(env.commands)), env.reset()
     state, _ = start
     for number, action in enumerate(actions):
         if number % 10 == 9:
-            ways, state = over(ways), start[0]
+            routes, state = over(routes), start[0]
         state, seen = step(state, jnp.int32(action))
         goes_on = seen.admissible & ~seen.terminated
-        ways = archive.notice(ways, jnp.int32(action), seen.score, goes_on)
+        routes = archive.notice(routes, jnp.int32(action), seen.score, goes_on)
         if seen.terminated:
             break
-    found = np.flatnonzero(ways.length)
+    found = np.flatnonzero(routes.length)
     for entry in np.random.default_rng(seed).permutation(found)[:3]:
         state, seen = start
-        for action in ways.ways[entry, : ways.length[entry]]:
+        for action in routes.routes[entry, : routes.length[entry]]:
             state, seen = step(state, action.astype(jnp.int32))
             assert seen.admissible
-        assert int(seen.score) == int(ways.scores.seen[entry // len(env.commands)])
+        assert int(seen.score) == int(routes.scores.seen[entry // len(env.commands)])
     assert len(found) <= contexts.CAPACITY * len(env.commands)
 
 

@@ -49,16 +49,17 @@ class BonusSettings:
         0.0, "share of the episodes that begin with commands of the best episode", least=0, most=1
     )
     archive_share: float = setting(
-        0.0, "share of these that go back to an entry of the archive", least=0, most=1
+        0.0, "share of these that replay a route of the archive", least=0, most=1
     )
-    archive_epsilon: float = setting(
-        1.0, "least ε of an episode that has gone back there", least=0, most=1
-    )
+    archive_epsilon: float = setting(1.0, "least ε after such a replay", least=0, most=1)
     archive_lower: float = setting(
-        0.5, "how often it goes back to a score, against the next higher one", least=0, most=1
+        0.5,
+        "probability of a score in the archive, divided by that of the next higher one",
+        least=0,
+        most=1,
     )
     archive_joined: float = setting(
-        0.0, "share of these episodes that then play the way of a second entry", least=0, most=1
+        0.0, "share of these episodes that then replay the route of a second entry", least=0, most=1
     )
 
     def conflict(self) -> str | None:
@@ -150,9 +151,9 @@ class BonusExplorer(Explorer, ABC):
         slots = jnp.zeros(self.slots(), jnp.int32)
         own, steps = self.settings, self.episode_steps
         returns = returning.init(steps) if own.return_share else None
-        ways = archive.init(steps, self.commands) if self._goes_back() else None
+        routes = archive.init(steps, self.commands) if self._goes_back() else None
         zero, one = jnp.int32(0), jnp.int32(1)
-        return Counted(contexts.init(), rewards, slots, slots, one, zero, zero, returns, ways)
+        return Counted(contexts.init(), rewards, slots, slots, one, zero, zero, returns, routes)
 
     @property
     def _draws(self) -> Draws:
@@ -203,22 +204,25 @@ class BonusExplorer(Explorer, ABC):
         self, known: Counted, before: Episode, action: Int[Array, ""], after: Episode
     ) -> Counted:
         """The state before the next step, which may begin an episode."""
-        step, returns, ways = after.seen, known.returns, known.archive
+        step, returns, routes = after.seen, known.returns, known.archive
         over = step.terminated | step.truncated
         if returns is not None:
             told = step.score, step.reward, step.terminated
             returns = returning.notice(returns, before.time, action, *told)
             rare, share = self._few(known, returns.last_score), self.settings.return_share
             ended = returning.next_episode(returns, known.episode, share, rare)
-            if ways is not None:
+            if routes is not None:
                 goes_on = step.admissible & ~step.terminated
-                ways = archive.notice(ways, action, step.score, goes_on)
+                routes = archive.notice(routes, action, step.score, goes_on)
                 goes_back = self._is_for_archive(known.episode) & (rare | ~returns.ended)
-                ways = archive.next_episode(ways, over, goes_back, self._draws)
+                routes = archive.next_episode(routes, over, goes_back, self._draws)
                 ended = ended._replace(repeated=jnp.where(goes_back, 0, ended.repeated))
             returns = jax.tree.map(partial(jnp.where, over), ended, returns)
         return known._replace(
-            episode=known.episode + over, events=known.events * ~over, returns=returns, archive=ways
+            episode=known.episode + over,
+            events=known.events * ~over,
+            returns=returns,
+            archive=routes,
         )
 
     def _is_for_archive(self, episode: Int[Array, ""]) -> Bool[Array, ""]:
