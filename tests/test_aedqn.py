@@ -386,6 +386,33 @@ def test_targets_leave_out_what_is_eliminated(played: Played) -> None:
     np.testing.assert_allclose(y, wanted, atol=1e-6)
 
 
+def test_rewards_in_the_targets_are_clipped(played: Played) -> None:
+    run = played.after(2)
+    batch: Batch = jax.jit(played.agent.sample)(run.agent.kept, jax.random.key(5))
+    rewards = jnp.tile(jnp.array([-10.0, 0.0, 7.0, 25.0]), 2)
+    over = batch._replace(reward=rewards, terminated=jnp.ones(8, bool))
+    y = jax.jit(played.agent.targets)(run.agent.learned, over)
+    assert y.tolist() == [0.0, 0.0, 7.0, 20.0] * 2
+    wider = agent_with(played.env, lowest_reward=-5.0, highest_reward=21.0)
+    y = jax.jit(wider.targets)(run.agent.learned, over)
+    assert y.tolist() == [-5.0, 0.0, 7.0, 21.0] * 2
+
+
+def test_dropout_acts_on_e_alone(played: Played) -> None:
+    run = played.after(2)
+    batch: Batch = jax.jit(played.agent.sample)(run.agent.kept, jax.random.key(5))
+    thinned = agent_with(played.env, elimination_dropout=0.5)
+    learn, learn_thinned = jax.jit(played.agent.learn), jax.jit(thinned.learn)
+    keys = jax.random.key(1), jax.random.key(2)
+    plain = [learn(run.agent.learned, batch, key)[0] for key in keys]
+    dropped = [learn_thinned(run.agent.learned, batch, key)[0] for key in keys]
+    _same(plain[0], plain[1])
+    _same(dropped[0].values, plain[0].values)
+    changed = [np.asarray(one.eliminator.output) for one in (*dropped, plain[0])]
+    assert not np.array_equal(changed[0], changed[1])
+    assert not np.array_equal(changed[0], changed[2])
+
+
 def test_play_leaves_out_what_is_eliminated_but_not_all(played: Played) -> None:
     agent, run = played.agent, played.after(2)
     learned: Learned = run.agent.learned

@@ -123,13 +123,17 @@ def test_zork_at_the_papers_scale() -> None:
 
 
 def test_short_is_a_quarter_of_the_papers() -> None:
-    """And else the same, but for ae-dqn's sizes and the activation on Zork."""
+    """And else the same, but for ae-dqn's sizes and constants and the activation on Zork."""
     short, paper = (
         Wish(find_figures("all"), SCALES[name], seeds=(0, 1, 2)).configs()
         for name in ("short", "paper")
     )
     network = {"activation": "relu", "adam_by_head": False}
-    smaller = {"state_words": 65, "word_vector": 50, "value_filters": 100}
+    smaller = {
+        **{"state_words": 65, "word_vector": 50, "value_filters": 100, "learning_starts": 1_000},
+        **{"elimination_filters": 30, "elimination_confidence": 1.0, "elimination_dropout": 0.5},
+        **{"lowest_reward": -1_000.0, "highest_reward": 1_000.0},
+    }
     for brief, long in zip(short, paper, strict=True):
         assert (4 * brief.steps, 4 * brief.epsilon_steps) == (long.steps, long.epsilon_steps)
         own = (smaller if brief.agent == "ae-dqn" else network) if brief.game == "zork1" else {}

@@ -38,7 +38,7 @@ def test_presets() -> None:
     replay = {**every, "replay_steps": 50_000, "batch_size": 16}
     deep = {**replay, "encoder": 32, "context": 64, "hidden": 64}
     elimination = {**replay, "word_vector": 20, "value_filters": 32}
-    elimination |= {"elimination_filters": 10, "elimination_rows": 64}
+    elimination |= {"elimination_filters": 10, "elimination_rows": 64, "learning_starts": 1_000}
     changed = {"tabular": every, "li-tabular": every, "drqn": deep, "sc": deep}
     changed |= {"drrn": deep, "ae-dqn": elimination}
     assert list(changed) == list(AGENTS)

@@ -33,8 +33,6 @@ from grue.agents.settings import ReplaySettings, setting
 from grue.engine.step import Step
 from grue.games.tokens import PADDING
 
-DROPOUT = 0.5
-"""On E's features, as in the authors' program."""
 NO_STEP = -1
 """The command of the row after the last step of an episode."""
 
@@ -50,13 +48,17 @@ class EliminationSettings(ReplaySettings):
     state_history: int = setting(4, "last states that it sees", above=0)
     word_vector: int = setting(300, "size of a word's embedding", above=0, small=20)
     value_filters: int = setting(500, "filters of Q, for each height", above=0, small=32)
-    elimination_filters: int = setting(30, "filters of E, for each height", above=0, small=10)
+    elimination_filters: int = setting(100, "filters of E, for each height", above=0, small=10)
+    elimination_dropout: float = setting(0.0, "share of E's features left out", least=0, most=0.99)
     elimination_threshold: float = setting(0.6, "ℓ: commands above it are eliminated", above=0)
-    elimination_confidence: float = setting(1.0, "β: width of the confidence interval", above=0)
+    elimination_confidence: float = setting(2.0, "β: width of the confidence interval", above=0)
     elimination_ridge: float = setting(0.1, "λ of the linear bandits", above=0)
     elimination_rows: int = setting(
         256, "steps that each update adds to the bandits", above=0, small=64
     )
+    lowest_reward: float = setting(0.0, "lower rewards count as this one")
+    highest_reward: float = setting(20.0, "higher rewards count as this one")
+    learning_starts: int = setting(50_000, "steps before the first update", least=0, small=1_000)
 
 
 class Moments(NamedTuple):
@@ -258,9 +260,8 @@ class EliminationAgent(Agent):
 
         def signal_loss(network: ConvolutionNetwork) -> tuple[Array, Array]:
             features = network.encoder(batch.state)
-            kept = jax.random.bernoulli(key, 1 - DROPOUT, features.shape)
-            signals = network.above(features * kept / (1 - DROPOUT))
-            signal = targets.of_action(signals, batch.action)
+            features = eqx.nn.Dropout(self.settings.elimination_dropout)(features, key=key)
+            signal = targets.of_action(network.above(features), batch.action)
             error = targets.squared_error(1.0 - batch.admissible, signal).mean()
             right = (signal < 0.5) == batch.admissible
             return error, right.astype(jnp.float32).mean()
@@ -283,9 +284,10 @@ class EliminationAgent(Agent):
 
     def targets(self, learned: Learned, batch: Batch) -> Float[Array, " batch"]:
         """y = r + γ max Q⁻ over the commands that are not eliminated after the step."""
-        _, kept = self.judge(learned, batch.following)
+        settings, (_, kept) = self.settings, self.judge(learned, batch.following)
         best = jnp.where(kept, learned.target(batch.following), -jnp.inf).max(1)
-        return targets.q_target(batch.reward, batch.terminated, best, self.settings.discount)
+        reward = batch.reward.clip(settings.lowest_reward, settings.highest_reward)
+        return targets.q_target(reward, batch.terminated, best, settings.discount)
 
     def descend(
         self, network: ConvolutionNetwork, slope: ConvolutionNetwork, moments: Moments
