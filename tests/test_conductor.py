@@ -29,6 +29,7 @@ from grue.experiments.conductor import (
 from grue.experiments.devices import Cores, environment, free_cores
 from grue.experiments.local_processes import LocalProcesses
 from grue.experiments.tasks import Event, PlannedRun, Task
+from grue.experiments.worker_process import WorkerProcess
 from grue.training.runs import run_name
 from grue.training.train import train
 
@@ -174,6 +175,22 @@ def test_a_killed_process_goes_on_from_its_checkpoint(alone: Path, tmp_path: Pat
     for seed in (0, 1):
         same_results(tmp_path / run_name(config(seed)), alone / run_name(config(seed)))
     assert {measured["runs"] for measured in outcome.measured} == {1}
+
+
+def test_a_process_killed_in_the_middle_of_a_line_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "cut"
+    says = """'["line", {"text": "a"}]\\n["li'"""
+    program.write_text(f"#!/bin/sh\nread order\nprintf {says}\nkill -9 $$\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    worker, said = WorkerProcess({"number": 7}, {}), list[Event]()
+    while not said or said[-1].kind == "line":
+        said += worker.events(PATIENCE)
+    worker.close()
+    assert [(event.task, event.kind) for event in said] == [(7, "line"), (7, "lost")]
+    assert "ended by signal 9" in said[-1].value["why"]
 
 
 def test_a_worker_without_its_starter_writes_a_checkpoint_and_ends(tmp_path: Path) -> None:

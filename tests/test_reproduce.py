@@ -8,7 +8,6 @@ import shutil
 import signal
 from collections.abc import Sequence
 from dataclasses import replace
-from multiprocessing import active_children
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from grue.experiments.records import read_records
 from grue.experiments.runner import Places, keep_records, run_missing
 from grue.experiments.scales import SCALES
 from grue.experiments.wishes import Wish, make_wish, spans, tell_missing
+from grue.experiments.worker_process import WorkerProcess
 from grue.training.config import TrainConfig
 
 ONLY_TABULAR = ("--levels", "1", "--conditions", "tabular+oracle", "--jobs", "1")
@@ -243,7 +243,7 @@ class Impatient(Stopping):
 
 
 def test_processes_stop_when_they_are_told(tmp_path: Path) -> None:
-    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    before = signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         with pytest.raises(StoppedError, match="interrupted; the same command goes on") as stopped:
             run_missing(tabular_wish(), Places(tmp_path), Impatient("", 0), jobs=2)
@@ -251,7 +251,31 @@ def test_processes_stop_when_they_are_told(tmp_path: Path) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     assert stopped.value.exit_code == 130
-    assert active_children() == []
+    assert workers() == []
+
+
+def workers() -> list[str]:
+    """The commands of the processes that this one has started, and that still run."""
+    own = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    commands = (Path(f"/proc/{number}/cmdline").read_text() for number in own)
+    return [command for command in commands if "grue.experiments.worker" in command]
+
+
+def test_ctrl_c_while_a_process_ends_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    close = WorkerProcess.close
+
+    def press_and_close(worker: WorkerProcess) -> None:
+        signal.raise_signal(signal.SIGINT)
+        close(worker)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(WorkerProcess, "close", press_and_close)
+        with pytest.raises(StoppedError, match="interrupted"):
+            run_missing(tabular_wish(), Places(tmp_path), Stopping("", 0), jobs=2)
+    (record,) = run_missing(tabular_wish(), Places(tmp_path), Stopping("", 0), jobs=2)
+    assert record.finished == (0, 1)
 
 
 @pytest.mark.parametrize("one_program", [False, True])

@@ -31,6 +31,7 @@ from grue.training.checkpoint import saved_steps
 from grue.training.metrics import MetricsRow
 from grue.training.programs import Built, game_of, program_key
 from grue.training.progress import Display
+from grue.training.stop import Stop
 from grue.training.train import Interrupted, train, train_all
 from grue.training.trainer import _pause
 
@@ -168,6 +169,21 @@ def test_a_second_signal_acts_at_once(counting: Counting, tmp_path: Path) -> Non
         train(config(), tmp_path, progress=Watcher(interrupt))
     assert not isinstance(caught.value, Interrupted)
     assert saved_steps(tmp_path / NAME / "checkpoint") == []
+
+
+def test_a_signal_inside_also_asks_outside() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with Stop() as outer:
+        with Stop() as inner:
+            signal.raise_signal(signal.SIGINT)
+        assert (outer.asked, inner.asked) == (True, True)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+    with Stop() as outer:
+        with Stop():
+            pass
+        assert not outer.asked
 
 
 def test_runs_after_an_interrupted_one_are_not_begun(counting, tmp_path: Path) -> None:

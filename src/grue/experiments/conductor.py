@@ -16,6 +16,7 @@ from grue.experiments.tasks import ENDINGS, Event, Task, spoken
 MOST_LOSSES = 3
 """A task that is lost so often without getting further is not tried again."""
 WAIT = 0.5
+STOPPING = "stopping: the current runs write a checkpoint"
 
 
 @runtime_checkable
@@ -125,7 +126,11 @@ class Conductor:
         until: float | None = None,
         asked: Callable[[], bool] = lambda: False,
     ) -> None:
-        """``until``: the ``time.time()`` to stop at. ``asked``: whether to stop now."""
+        """``until``: the ``time.time()`` to stop at. ``asked``: whether to stop before that.
+
+        Ctrl-C is only noted (``training.stop.Stop``) and asked for here. As an exception it could
+        come while an event is passed on: the event would be lost, and its task would never end.
+        """
         self.all = [TaskProgress(task) for task in tasks]
         self.executor, self.watch = executor, watch
         self.until, self.asked = until, asked
@@ -138,36 +143,27 @@ class Conductor:
 
     def run(self) -> StudyOutcome:
         try:
-            going = True
-            while going:
-                try:
-                    going = self._turn()
-                except KeyboardInterrupt:
-                    if self._stopping:
-                        raise
-                    self.watch.say("stopping: the current runs write a checkpoint")
-                    self._stop()
+            while self._turn():
+                pass
         finally:
             self.executor.close()
+        self.outcome.stopped |= self.asked()  # Also if it came after the last event.
         self.watch.show(self.all, self.outcome)
         return self.outcome
 
     def _turn(self) -> bool:
-        """Whether there was something to do."""
-        if not self._of("running") and (self._stopping or not self._of("waiting")):
-            return False
-        late = self.until is not None and time.time() >= self.until
-        if (late or self.asked()) and not self._stopping:
-            self._stop()
+        """Whether something was being carried out."""
+        if not self._stopping and (self._of("running") or self._of("waiting")):
+            self._stop_if_asked()
         if not self._stopping:
-            for one in self._of("waiting")[
-                : max(self.executor.slots - len(self._of("running")), 0)
-            ]:
+            free = max(self.executor.slots - len(self._of("running")), 0)
+            for one in self._of("waiting")[:free]:
                 one.tries += 1
                 one.place = self.executor.start(one.task, one.tries > 1 or one.task.number < 0)
-                one.state = "running"  # Not before: a Ctrl-C in between would wait for it forever.
-        events = self.executor.poll(WAIT)
-        for event in events:
+                one.state = "running"
+        if not self._of("running"):
+            return False
+        for event in self.executor.poll(WAIT):
             self._heed(event)
         self.watch.show(self.all, self.outcome)
         return True
@@ -180,7 +176,12 @@ class Conductor:
     def _of(self, state: str) -> list[TaskProgress]:
         return [one for one in self.all if one.state == state]
 
-    def _stop(self) -> None:
+    def _stop_if_asked(self) -> None:
+        late = self.until is not None and time.time() >= self.until
+        if not late and not self.asked():
+            return
+        if not late:
+            self.watch.say(STOPPING)
         self._stopping = self.outcome.stopped = True
         self.executor.stop()
 

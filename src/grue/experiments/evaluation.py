@@ -10,9 +10,9 @@ from grue.experiments import ray_cluster
 from grue.experiments.conductor import Conductor, StudyOutcome, TaskProgress, Watch
 from grue.experiments.devices import free_cores
 from grue.experiments.on_ray import OnRay
-from grue.experiments.study import Terminated
 from grue.experiments.tasks import PlannedRun, Task
 from grue.training.runs import some_run_folders
+from grue.training.stop import Stop
 from grue.training.train import Progress
 
 
@@ -39,8 +39,8 @@ def evaluate(
     ]
     shares = [each[start :: nodes.slots] for start in range(min(nodes.slots, len(each)))]
     tasks = [Task(n, f"evaluation {n + 1}", tuple(s), False) for n, s in enumerate(shares)]
-    with Terminated():
-        outcome = Conductor(tasks, nodes, _Said(progress)).run()
+    with Stop(in_jax=False) as stop:
+        outcome = Conductor(tasks, nodes, _Said(progress), asked=lambda: stop.asked).run()
     if outcome.stopped:
         raise KeyboardInterrupt
     found: dict[str, Mapping[str, Any]] = {

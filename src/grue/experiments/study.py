@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import signal
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +15,7 @@ from grue.engine.bench import device_name
 from grue.errors import GrueError, UsageError
 from grue.experiments import on_ray, planner, ray_cluster, status, storage
 from grue.experiments.conductor import (
+    STOPPING,
     Conductor,
     Executor,
     Failure,
@@ -33,6 +32,7 @@ from grue.training.config import TrainConfig
 from grue.training.programs import resolved
 from grue.training.progress import duration
 from grue.training.runs import is_finished, run_name
+from grue.training.stop import Stop
 from grue.training.train import CHECKPOINT_SECONDS, Progress, check_all
 
 RESERVE = 0.05
@@ -174,8 +174,11 @@ class Machines:
 
     def conduct(self, tasks: Sequence[Task]) -> StudyOutcome:
         watch = Reporter(self.study.progress, self.study.home, self.name, self.own)
-        with Terminated():
-            outcome = Conductor(tasks, self.executor(), watch, self.study.until).run()
+        with Stop(in_jax=False) as stop:
+            conductor = Conductor(
+                tasks, self.executor(), watch, self.study.until, lambda: stop.asked
+            )
+            outcome = conductor.run()
         watch.end(outcome)
         return outcome
 
@@ -270,29 +273,26 @@ class RayMachines(Machines):
 
 def follow(home: Path, lead: Any, progress: Progress) -> StudyOutcome:
     """Shows a study that a cluster carries out until it is over. Ctrl-C stops it."""
-    said, stopping, seen = 0, False, time.monotonic()
-    with Terminated():
+    said, told, seen = 0, False, time.monotonic()
+    with Stop(in_jax=False) as stop:
         while True:
-            try:
-                if stopping:
-                    on_ray.ask_to_stop(lead)
-                values = status.read_status(home)
-                if values is not None:
-                    said = _tell(values, said, progress)
-                    if values["state"] != "running":
-                        return status.outcome_of(values)
-                if time.monotonic() - seen > status.SILENT_SECONDS:
-                    seen = time.monotonic()
-                    if values is None or not status.is_led(values):
-                        raise GrueError(
-                            "the cluster has lost the study; the same command goes on with it"
-                        )
-                time.sleep(LOOK_SECONDS)
-            except KeyboardInterrupt:
-                if stopping:
-                    raise
-                stopping = True
-                progress.say("stopping: the current runs write a checkpoint")
+            if stop.asked:
+                if not told:
+                    progress.say(STOPPING)
+                told = True
+                on_ray.ask_to_stop(lead)
+            values = status.read_status(home)
+            if values is not None:
+                said = _tell(values, said, progress)
+                if values["state"] != "running":
+                    return status.outcome_of(values)
+            if time.monotonic() - seen > status.SILENT_SECONDS:
+                seen = time.monotonic()
+                if values is None or not status.is_led(values):
+                    raise GrueError(
+                        "the cluster has lost the study; the same command goes on with it"
+                    )
+            time.sleep(LOOK_SECONDS)
 
 
 def _tell(values: Mapping[str, Any], said: int, progress: Progress) -> int:
@@ -330,19 +330,6 @@ class Reporter(Watch):
 
     def end(self, outcome: StudyOutcome) -> None:
         self.file.write(self.tasks, outcome, outcome.state)
-
-
-class Terminated:
-    """Handles SIGTERM like Ctrl-C, so that all tasks are stopped."""
-
-    def __enter__(self) -> None:
-        self.active = threading.current_thread() is threading.main_thread()
-        if self.active:
-            self.before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-
-    def __exit__(self, *error: object) -> None:
-        if self.active:
-            signal.signal(signal.SIGTERM, self.before)
 
 
 def _single(pair: tuple[TrainConfig, int]) -> TrainConfig:

@@ -42,10 +42,13 @@ class WorkerProcess:
     def _listen(self) -> None:
         assert self.process.stdout is not None
         ended = False
-        for line in self.process.stdout:
-            event = Event(self.number, *json.loads(line))
-            ended = ended or event.kind in ENDINGS
-            self._said.put(event)
+        with self.process.stdout as said:
+            for line in said:
+                if not line.endswith(b"\n"):
+                    break  # It was killed in the middle of a line.
+                event = Event(self.number, *json.loads(line))
+                ended = ended or event.kind in ENDINGS
+                self._said.put(event)
         code = self.process.wait()
         if not ended:
             kind = "stopped" if self._asked else "lost" if code < 0 else "failed"

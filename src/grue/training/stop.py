@@ -14,10 +14,14 @@ process_is_ours = False
 
 
 class Stop:
-    """Records a signal in ``asked``. A second signal acts at once."""
+    """Records a signal in ``asked``. A second signal acts at once.
 
-    def __init__(self, active: bool = True) -> None:
-        self.asked = False
+    One that is entered inside another also asks the outer one. ``in_jax``: whether a JAX program
+    may be running. A KeyboardInterrupt could crash it, so a second Ctrl-C ends the process.
+    """
+
+    def __init__(self, active: bool = True, in_jax: bool = True) -> None:
+        self.asked, self.in_jax = False, in_jax
         self.active = active and threading.current_thread() is threading.main_thread()
         self._before: dict[int, Any] = {}
 
@@ -39,7 +43,11 @@ class Stop:
     def _ask(self, number: int, frame: Any) -> None:
         self.asked = True
         self.__exit__()
-        if process_is_ours and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        outer = getattr(signal.getsignal(number), "__self__", None)
+        if isinstance(outer, Stop):
+            outer._ask(number, frame)
+        is_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        if self.in_jax and process_is_ours and is_default:
             signal.signal(signal.SIGINT, _end)
 
 
