@@ -95,7 +95,7 @@ class Drill:
 
     def kills(self, folder: Path) -> None:
         rows = self.found.setdefault("kills", {})
-        names = list(drill_runs.trainings())
+        names = list(drill_runs.killed())
         for number, name in enumerate(names):
             row = rows.setdefault(name, {})
             share = self.chosen.kills // len(names) + (number < self.chosen.kills % len(names))

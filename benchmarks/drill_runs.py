@@ -33,6 +33,11 @@ TRAININGS = {
     "hosted": [zork.NAME, "--agent", "tabular", "--steps", "4000"],
 }
 """``hosted`` plays Zork I in emulators, where its story is found."""
+STUDY = [
+    *("reproduce", "oracle", "--levels", "1", "--conditions", "tabular+oracle", "--seeds", "0-3"),
+    *("--jobs", "2", "--no-draw", *COMMON, "--set", "steps=100000"),
+]
+"""Four trainings in two processes, led by a third one, which is killed."""
 KILLS_A_RUN = 5
 SIGNALS = (*[signal.SIGKILL] * 4, signal.SIGTERM, signal.SIGINT)
 PATIENCE = 120.0
@@ -52,12 +57,19 @@ def trainings() -> dict[str, list[str]]:
 # Kills
 
 
+def killed() -> dict[str, list[str]]:
+    return {**trainings(), "study": STUDY}
+
+
 class Kills:
     """Kills trainings of one kind; ``row`` is what came out so far, and goes on from there."""
 
     def __init__(self, name: str, folder: Path, seed: int, row: dict[str, Any]) -> None:
         self.name, self.folder, self.seed, self.row = name, folder, seed, row
-        self.command = trainings()[name]
+        self.command = killed()[name]
+        # A study goes on by itself, and has its runs in a folder of their own.
+        study = self.command is STUDY
+        self.again, self.runs = ([], "runs") if study else (["--resume"], "")
         for count in ("kills", "identical", "runs", "earlier", "earlier_identical"):
             row.setdefault(count, 0)
         self._wanted: dict[str, Any] = {}
@@ -71,14 +83,18 @@ class Kills:
         out = self.folder / "killed"
         shutil.rmtree(out, ignore_errors=True)
         hits = self._killed(out, min(most, KILLS_A_RUN), chance)
-        same = outcome(out) == self._wanted
+        same = self.outcome(out) == self._wanted
         self.row["runs"] += 1
         self.row["kills"] += hits
         self.row["identical"] += hits * same
-        if same and drop_last_checkpoints(out):
+        # A study keeps records of runs that have ended, and trains them no more.
+        if same and self.again and drop_last_checkpoints(out):
             self.row["earlier"] += 1
             self._finish(out)
-            self.row["earlier_identical"] += outcome(out) == self._wanted
+            self.row["earlier_identical"] += self.outcome(out) == self._wanted
+
+    def outcome(self, out: Path) -> dict[str, Any]:
+        return outcome(out / self.runs)
 
     def _straight(self) -> None:
         """Twice: the first compiles, and the second takes as long as those that are killed."""
@@ -87,20 +103,23 @@ class Kills:
             if ended.code:
                 raise SystemExit(f"the training {self.name} failed: {ended.lines[-1:]}")
         self._whole = ended.seconds
-        self._wanted = outcome(self.folder / "straight")
-        if outcome(self.folder / "first") != self._wanted:
+        self._wanted = self.outcome(self.folder / "straight")
+        if self.outcome(self.folder / "first") != self._wanted:
             raise SystemExit(f"two trainings {self.name} differ, and none was killed")
 
     def _killed(self, out: Path, most: int, chance: random.Random) -> int:
         """Kills at random times until the run has ended, at last undisturbed."""
         for hits in range(most):
             with (self.folder / "said").open("wb") as said:
-                process = start([*self.command, "--out", str(out), "--resume"], stderr=said)
+                process = start([*self.command, "--out", str(out), *self.again], stderr=said)
             try:
                 process.wait(chance.uniform(0.5, self._whole))
             except subprocess.TimeoutExpired:
+                workers = children(process.pid)
                 process.send_signal(chance.choice(SIGNALS))
                 process.wait(PATIENCE)
+                # The processes of a killed study write a checkpoint and end by themselves.
+                _until(lambda workers=workers: not any(map(_is_alive, workers)))
                 continue
             if process.returncode:
                 last = (self.folder / "said").read_text().splitlines()[-1:]
@@ -110,7 +129,7 @@ class Kills:
         return most
 
     def _finish(self, out: Path) -> None:
-        ended = call([*self.command, "--out", str(out), "--resume"])
+        ended = call([*self.command, "--out", str(out), *self.again])
         if ended.code:
             raise SystemExit(f"a resumed training failed: {ended.lines[-1:]}")
 
@@ -160,9 +179,12 @@ def _saved(out: Path) -> int:
     return max((int(path.stem.removeprefix("step-")) for path in found), default=0)
 
 
-def _until(holds: Callable[[], bool], process: Any, seconds: float = PATIENCE) -> bool:
+def _until(holds: Callable[[], bool], process: Any = None, seconds: float = PATIENCE) -> bool:
+    """Waits until something holds, unless the process has ended before."""
     until = time.monotonic() + seconds
-    while not holds() and process.poll() is None and time.monotonic() < until:
+    while not holds() and time.monotonic() < until:
+        if process is not None and process.poll() is not None:
+            break
         time.sleep(0.05)
     return holds()
 

@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import random
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,19 @@ def test_kills(short: None, tmp_path: Path) -> None:
     [path] = (tmp_path / "killed").glob("*/metrics.jsonl")
     path.write_bytes(path.read_bytes()[:-2] + b" \n")
     assert outcome(tmp_path / "killed") != outcome(tmp_path / "straight")
+
+
+@pytest.mark.slow
+def test_kills_of_a_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drill_runs, "STUDY", [*drill_runs.STUDY[:-1], "steps=4000"])
+    monkeypatch.setattr(drill_runs, "SIGNALS", (signal.SIGINT,))
+    row: dict[str, Any] = {}
+    kills = drill_runs.Kills("study", tmp_path, 0, row)
+    kills.run(1)
+    assert row["identical"] == row["kills"] <= 1
+    assert (row["runs"], row["earlier"]) == (1, 0)
+    assert len(list((tmp_path / "killed" / "runs").glob("*/metrics.jsonl"))) == 4
+    assert len(kills.outcome(tmp_path / "killed")) == 16
 
 
 @pytest.mark.slow
