@@ -25,6 +25,7 @@ from grue.training.train import CHECKPOINT_SECONDS, train_all
 
 SIZES: dict[str, dict[str, Any]] = {
     "small": {"encoder": 32, "context": 64, "hidden": 64, "batch_size": 16, "replay_steps": 50_000},
+    "laptop": {"encoder": 32, "context": 64, "hidden": 64, "batch_size": 16},
     "medium": {"encoder": 32, "context": 128, "hidden": 64, "replay_steps": 200_000},
     "half": {"context": 256},
     "paper": {},
@@ -99,6 +100,14 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "archive_joined": 0.5,
         "archive_lower": 0.25,
     },
+    "archive-balance": {
+        **ARCHIVE,
+        "balance": "score",
+        "return_share": 0.8,
+        "archive_share": 0.8,
+        "archive_joined": 0.5,
+        "archive_lower": 0.25,
+    },
     "archive-own": {**ARCHIVE, "archive_epsilon": 0.4},
     "oracle": {"gate": "oracle", "heads": 8},
     "long": {
@@ -157,7 +166,8 @@ def row_of(variant: str, folder: Path) -> dict[str, Any]:
 
 def command(variant: str, config: TrainConfig) -> str:
     """Repeats a run."""
-    sizes = next(n for n, own in SIZES.items() if own.get("context", 512) == config.context)
+    flat = config.flat()
+    sizes = next(n for n, own in SIZES.items() if own.items() <= flat.items())
     return (
         f"python studies/exploration.py --level {config.game[-1]} --steps {config.steps} "
         f"--seeds {config.seeds[0]} --sizes {sizes} --variants {variant}"
