@@ -4,7 +4,9 @@
     python studies/archive_alone.py --only-table
 
 There is no network. Commands are drawn from the admissible ones, or with probability 0.1 from all
-commands, as by a gate that makes no errors. The explorer ``achievements`` sends most episodes back
+commands, as by a gate that makes no errors. In the variants ``seen-...`` the gate is as good as one
+that learns can be at its best: it believes a command admissible where it is, but only once the
+command was admissible at this score before. The explorer ``achievements`` sends most episodes back
 to entries of its archive. So the settings of the archive are compared in minutes, apart from what
 learning adds. Each row is written down as soon as it is done, and the same command goes on where
 the last one stopped. Rows are in OUT/archive-alone.json, the table is in OUT/archive-alone.md.
@@ -36,13 +38,19 @@ from grue.training.config import parse_seeds
 from grue.training.provenance import about
 
 ARCHIVE: dict[str, Any] = {"return_share": 0.8, "archive_share": 1.0, "novel_share": 0.8}
+JOINED = {**ARCHIVE, "archive_joined": 0.5, "archive_lower": 0.25}
 VARIANTS: dict[str, dict[str, Any]] = {
     "no-archive": {"novel_share": 0.8},
     "archive": ARCHIVE,
     "lower": {**ARCHIVE, "archive_lower": 0.25},
     "joined": {**ARCHIVE, "archive_joined": 0.5},
-    "joined-lower": {**ARCHIVE, "archive_joined": 0.5, "archive_lower": 0.25},
+    "joined-lower": JOINED,
+    "seen-0": JOINED,
+    "seen-0.1": {**JOINED, "unseen_share": 0.1},
+    "seen-0.3": {**JOINED, "unseen_share": 0.3},
+    "seen-0.5": {**JOINED, "unseen_share": 0.5},
 }
+SEEN = "seen-"
 SOFTNESS = 0.1
 """ε₁ of the gate that makes no errors."""
 CHUNK = 20_000
@@ -67,15 +75,18 @@ def begin(env: Environment, explorer: AchievementExplorer) -> Playing:
 def step(
     env: Environment,
     explorer: AchievementExplorer,
+    only_seen: bool,
     key: PRNGKeyArray,
     playing: Playing,
     number: Int[Array, ""],
 ) -> tuple[Playing, None]:
     before, known = playing.episode, playing.known
     soften, pick = jax.random.split(jax.random.fold_in(key, number))
-    possible = before.seen.admissible_set
-    allowed = possible | (jax.random.uniform(soften) < SOFTNESS)
-    odds = explorer.exploratory(known, before, Candidates(allowed, possible.astype(jnp.float32)))
+    believed = before.seen.admissible_set
+    if only_seen:
+        believed &= explorer.were_admissible(known, before)
+    allowed = believed | (jax.random.uniform(soften) < SOFTNESS) | ~believed.any()
+    odds = explorer.exploratory(known, before, Candidates(allowed, believed.astype(jnp.float32)))
     assert odds is not None, "novel_share is 0"
     action = jax.random.categorical(pick, jnp.log(odds)).astype(jnp.int32)
     action = explorer.override(known, before, action)
@@ -93,11 +104,12 @@ def step(
 def play(level: int, variant: str, seed: int, steps: int) -> dict[str, Any]:
     env, begun = grue.make(f"saladworld-{level}"), time.monotonic()
     explorer = AchievementExplorer(env, AchievementSettings(**VARIANTS[variant]))
+    only_seen = variant.startswith(SEEN)
 
     @partial(jax.jit, donate_argnums=0)
     def advance(playing: Playing, number: Int[Array, ""], key: PRNGKeyArray) -> Playing:
         numbers = number + jnp.arange(CHUNK)
-        return jax.lax.scan(partial(step, env, explorer, key), playing, numbers)[0]
+        return jax.lax.scan(partial(step, env, explorer, only_seen, key), playing, numbers)[0]
 
     playing, best = begin(env, explorer), dict[int, int]()
     for number in range(0, steps, CHUNK):

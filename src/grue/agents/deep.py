@@ -231,8 +231,10 @@ class DeepAgent(Agent):
         possible = episode.seen.admissible_set
         exists = self.exists(episode.game)
         candidates = self.gates.candidates(gate_key, parameters, admissibility, possible, exists)
-        explorers, allowed = state.kept.explorers, Candidates(candidates, admissibility)
-        odds = self.explorers.exploratory(explorers, episode, allowed, parameters.explorer)
+        allowed = Candidates(candidates, admissibility, exists)
+        odds = self.explorers.exploratory(
+            state.kept.explorers, episode, allowed, parameters.explorer
+        )
         action = gating.choose(choice_key, outputs.values, candidates, epsilon, odds)
         decision = Decision(action, memory, head, candidates, outputs.values, admissibility)
         return state._replace(kept=state.kept._replace(contexts=known)), decision

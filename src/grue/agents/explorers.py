@@ -80,6 +80,13 @@ class AchievementSettings(BonusSettings):
         least=0,
         most=1,
     )
+    unseen_share: float = setting(
+        0.0,
+        "share of the exploratory commands that were never admissible at this score in the run, "
+        "whatever the gate says",
+        least=0,
+        most=1,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -316,25 +323,36 @@ class AchievementExplorer(BonusExplorer):
     def exploratory(
         self, known: Counted, episode: Episode, decided: Candidates
     ) -> Float[Array, " commands"] | None:
-        if known.tried is None:
+        novel_share, unseen_share = self.settings.novel_share, self.settings.unseen_share
+        if not novel_share and not unseen_share:
             return None
         _, place = contexts.assign(known.scores, episode.seen.score, contexts.CAPACITY)
         slots = self._first(place) + jnp.arange(self.commands)
-        undone = known.last[slots] != known.episode
-        believed = decided.admissibility >= 0.5
-        novel = (undone & believed) / (known.tried[place] + 1.0)
-        return mixed(self.settings.novel_share, novel, decided.allowed)
+        odds = decided.allowed / decided.allowed.sum()
+        if known.tried is not None:
+            undone = known.last[slots] != known.episode
+            believed = decided.allowed & (decided.admissibility >= 0.5)
+            odds = mixed(novel_share, (undone & believed) / (known.tried[place] + 1.0), odds)
+        if unseen_share:
+            unseen = ~self.were_admissible(known, episode)
+            if decided.exists is not None:
+                unseen &= decided.exists
+            odds = mixed(unseen_share, unseen.astype(jnp.float32), odds)
+        return odds
+
+    def were_admissible(self, known: Counted, episode: Episode) -> Bool[Array, " commands"]:
+        """The commands that have been admissible at this score in the run."""
+        _, place = contexts.assign(known.scores, episode.seen.score, contexts.CAPACITY)
+        return known.counts[self._first(place) + jnp.arange(self.commands)] > 0
 
 
 def mixed(
-    share: float, weights: Float[Array, " commands"], allowed: Bool[Array, " commands"]
+    share: float, weights: Float[Array, " commands"], others: Float[Array, " commands"]
 ) -> Float[Array, " commands"]:
-    """Probabilities: a share by the weights of the allowed commands, the rest evenly."""
-    even = allowed / allowed.sum()
-    weights = jnp.where(allowed, weights, 0.0)
+    """Probabilities: a share by the weights, the rest, or all without weights, as the others."""
     total = weights.sum()
-    by_weight = jnp.where(total > 0, weights / jnp.where(total > 0, total, 1.0), even)
-    return share * by_weight + (1 - share) * even
+    by_weight = jnp.where(total > 0, weights / jnp.where(total > 0, total, 1.0), others)
+    return share * by_weight + (1 - share) * others
 
 
 class TextExplorer(BonusExplorer):

@@ -29,6 +29,8 @@ class Candidates(NamedTuple):
     """The gate's candidate set."""
     admissibility: Float[Array, " commands"]
     """ξ̂"""
+    exists: Bool[Array, " commands"] | None = None
+    """In a set of games the commands of this game; None: all commands."""
 
 
 class Explorer:

@@ -225,12 +225,12 @@ def choose(
 ) -> Int[Array, ""]:
     """ε-greedy over the candidates.
 
-    ``exploratory`` are the probabilities of an exploratory command; None: all alike.
+    ``exploratory``: the probabilities of an exploratory command, by default all candidates alike.
     """
     explore, pick = jax.random.split(key)
     greedy = jnp.where(candidates, values, -jnp.inf).argmax()
-    odds = 0.0 if exploratory is None else jnp.log(exploratory)
-    drawn = jax.random.categorical(pick, jnp.where(candidates, odds, -jnp.inf))
+    odds = candidates if exploratory is None else exploratory
+    drawn = jax.random.categorical(pick, jnp.log(odds))
     return jnp.where(jax.random.uniform(explore) < epsilon, drawn, greedy)
 
 
