@@ -4,9 +4,9 @@
     python studies/archive_alone.py --only-table
 
 There is no network. Commands are drawn from the admissible ones, or with probability 0.1 from all
-commands, as by a gate that makes no errors. In the variants ``seen-...`` the gate is as good as one
-that learns can be at its best: it believes a command admissible where it is, but only once the
-command was admissible at this score before. The explorer ``achievements`` sends most episodes back
+commands, as by a gate that makes no errors. In the variants ``seen...`` the gate is more like one
+that learns: it believes a command admissible where it is, but only once that was so at this score
+in SEEN_TIMES episodes. The explorer ``achievements`` sends most episodes back
 to entries of its archive. So the settings of the archive are compared in minutes, apart from what
 learning adds. Each row is written down as soon as it is done, and the same command goes on where
 the last one stopped. Rows are in OUT/archive-alone.json, the table is in OUT/archive-alone.md.
@@ -45,12 +45,12 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "lower": {**ARCHIVE, "archive_lower": 0.25},
     "joined": {**ARCHIVE, "archive_joined": 0.5},
     "joined-lower": JOINED,
-    "seen-0": JOINED,
-    "seen-0.1": {**JOINED, "unseen_share": 0.1},
-    "seen-0.3": {**JOINED, "unseen_share": 0.3},
-    "seen-0.5": {**JOINED, "unseen_share": 0.5},
+    "seen": JOINED,
+    "seen-rare-0.1": {**JOINED, "rare_share": 0.1},
+    "seen-rare-0.3": {**JOINED, "rare_share": 0.3},
+    "seen-rare-0.5": {**JOINED, "rare_share": 0.5},
 }
-SEEN = "seen-"
+SEEN_TIMES = 30
 SOFTNESS = 0.1
 """ε₁ of the gate that makes no errors."""
 CHUNK = 20_000
@@ -84,7 +84,7 @@ def step(
     soften, pick = jax.random.split(jax.random.fold_in(key, number))
     believed = before.seen.admissible_set
     if only_seen:
-        believed &= explorer.were_admissible(known, before)
+        believed &= explorer.times_admissible(known, before) >= SEEN_TIMES
     allowed = believed | (jax.random.uniform(soften) < SOFTNESS) | ~believed.any()
     odds = explorer.exploratory(known, before, Candidates(allowed, believed.astype(jnp.float32)))
     assert odds is not None, "novel_share is 0"
@@ -104,7 +104,7 @@ def step(
 def play(level: int, variant: str, seed: int, steps: int) -> dict[str, Any]:
     env, begun = grue.make(f"saladworld-{level}"), time.monotonic()
     explorer = AchievementExplorer(env, AchievementSettings(**VARIANTS[variant]))
-    only_seen = variant.startswith(SEEN)
+    only_seen = variant.startswith("seen")
 
     @partial(jax.jit, donate_argnums=0)
     def advance(playing: Playing, number: Int[Array, ""], key: PRNGKeyArray) -> Playing:

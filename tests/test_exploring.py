@@ -276,34 +276,31 @@ def test_exploratory_commands_that_are_new() -> None:
     np.testing.assert_allclose(found[1], 0.6 / 4 + 0.2, rtol=1e-6)
 
 
-def test_exploratory_commands_that_were_never_admissible() -> None:
-    """A share among those never admissible at this score, whatever the gate allows."""
-    explorer = AchievementExplorer(ENV, AchievementSettings(unseen_share=0.5))
+def test_exploratory_commands_that_are_rarely_admissible() -> None:
+    """A share by 1/(1 + N), whatever the gate allows."""
+    explorer = AchievementExplorer(ENV, AchievementSettings(rare_share=0.5))
     known, *_ = play(explorer.init(), 0, 1, explorer=explorer, admissible=True)
     known, *_ = play(known, 0, 2, explorer=explorer)
     some = jnp.zeros(COMMANDS, bool).at[jnp.array([1, 2])].set(True)
     beliefs = jnp.full(COMMANDS, 0.9)
     found = explorer.exploratory(known, moment(0), Candidates(some, beliefs))
     assert found is not None
-    rest = 0.5 / (COMMANDS - 1)
-    np.testing.assert_allclose(found[:4], [rest, 0.25, 0.25 + rest, rest], rtol=1e-6)
+    # N is 1 for command 1, else 0.
+    one = 0.5 / (COMMANDS - 0.5)
+    np.testing.assert_allclose(found[:4], [one, 0.25 + one / 2, 0.25 + one, one], rtol=1e-6)
     assert float(found.sum()) == pytest.approx(1.0)
     # In a set, only commands of this game.
     exists = jnp.arange(COMMANDS) < 4
     found = explorer.exploratory(known, moment(0), Candidates(some, beliefs, exists))
     assert found is not None
-    np.testing.assert_allclose(found[:4], [1 / 6, 1 / 4, 5 / 12, 1 / 6], rtol=1e-6)
+    np.testing.assert_allclose(found[:4], [1 / 7, 1 / 4 + 1 / 14, 1 / 4 + 1 / 7, 1 / 7], rtol=1e-6)
     assert not np.asarray(found[4:]).any()
-    # Without such commands the candidates are alike.
-    found = explorer.exploratory(known, moment(0), Candidates(some, beliefs, exists & ~exists))
-    assert found is not None
-    np.testing.assert_allclose(found, some / 2, rtol=1e-6)
     # It comes before the share of the new ones.
-    both = AchievementExplorer(ENV, AchievementSettings(unseen_share=0.5, novel_share=1.0))
+    both = AchievementExplorer(ENV, AchievementSettings(rare_share=0.5, novel_share=1.0))
     known, *_ = play(both.init(), 0, 1, explorer=both, admissible=True)
     found = both.exploratory(known, moment(0), Candidates(some, beliefs, exists))
     assert found is not None
-    np.testing.assert_allclose(found[:4], [1 / 6, 0, 2 / 3, 1 / 6], atol=1e-6)
+    np.testing.assert_allclose(found[:4], [1 / 7, 1 / 14, 1 / 2 + 1 / 7, 1 / 7], rtol=1e-6)
 
 
 def test_exploratory_commands_of_a_shared_program() -> None:

@@ -80,10 +80,9 @@ class AchievementSettings(BonusSettings):
         least=0,
         most=1,
     )
-    unseen_share: float = setting(
+    rare_share: float = setting(
         0.0,
-        "share of the exploratory commands that were never admissible at this score in the run, "
-        "whatever the gate says",
+        "share of the exploratory commands that are drawn by 1/(1 + N), whatever the gate allows",
         least=0,
         most=1,
     )
@@ -323,8 +322,8 @@ class AchievementExplorer(BonusExplorer):
     def exploratory(
         self, known: Counted, episode: Episode, decided: Candidates
     ) -> Float[Array, " commands"] | None:
-        novel_share, unseen_share = self.settings.novel_share, self.settings.unseen_share
-        if not novel_share and not unseen_share:
+        novel_share, rare_share = self.settings.novel_share, self.settings.rare_share
+        if not novel_share and not rare_share:
             return None
         _, place = contexts.assign(known.scores, episode.seen.score, contexts.CAPACITY)
         slots = self._first(place) + jnp.arange(self.commands)
@@ -333,17 +332,16 @@ class AchievementExplorer(BonusExplorer):
             undone = known.last[slots] != known.episode
             believed = decided.allowed & (decided.admissibility >= 0.5)
             odds = mixed(novel_share, (undone & believed) / (known.tried[place] + 1.0), odds)
-        if unseen_share:
-            unseen = ~self.were_admissible(known, episode)
-            if decided.exists is not None:
-                unseen &= decided.exists
-            odds = mixed(unseen_share, unseen.astype(jnp.float32), odds)
+        if rare_share:
+            rarity = 1.0 / (self.times_admissible(known, episode) + 1)
+            there = True if decided.exists is None else decided.exists
+            odds = mixed(rare_share, jnp.where(there, rarity, 0.0), odds)
         return odds
 
-    def were_admissible(self, known: Counted, episode: Episode) -> Bool[Array, " commands"]:
-        """The commands that have been admissible at this score in the run."""
+    def times_admissible(self, known: Counted, episode: Episode) -> Int[Array, " commands"]:
+        """N of each command at this score."""
         _, place = contexts.assign(known.scores, episode.seen.score, contexts.CAPACITY)
-        return known.counts[self._first(place) + jnp.arange(self.commands)] > 0
+        return known.counts[self._first(place) + jnp.arange(self.commands)]
 
 
 def mixed(
