@@ -50,7 +50,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "seen-rare-0.3": {**JOINED, "rare_share": 0.3},
     "seen-rare-0.5": {**JOINED, "rare_share": 0.5},
 }
-SEEN_TIMES = 30
+SEEN_TIMES = 10
 SOFTNESS = 0.1
 """ε₁ of the gate that makes no errors."""
 CHUNK = 20_000

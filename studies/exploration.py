@@ -108,6 +108,14 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "archive_joined": 0.5,
         "archive_lower": 0.25,
     },
+    "archive-rare": {
+        **ARCHIVE,
+        "return_share": 0.8,
+        "archive_share": 0.8,
+        "archive_joined": 0.5,
+        "archive_lower": 0.25,
+        "rare_share": 0.3,
+    },
     "archive-own": {**ARCHIVE, "archive_epsilon": 0.4},
     "oracle": {"gate": "oracle", "heads": 8},
     "long": {

@@ -263,11 +263,13 @@ def test_exploratory_commands_that_are_new() -> None:
     found = explorer.exploratory(known, moment(5), Candidates(some, beliefs))
     assert found is not None
     np.testing.assert_allclose(found[1:5], [0.3, 0.3, 0.3, 0.1], rtol=1e-6)
-    # If all candidates are done, all are alike. The next episode begins with nothing done.
-    only = jnp.zeros(COMMANDS, bool).at[1].set(True)
-    found = explorer.exploratory(known, moment(0), Candidates(only, beliefs))
+    # If all that are believed in are done, ξ̂ decides: 0.9 and 0.4 of 1.3.
+    done = jnp.zeros(COMMANDS, bool).at[jnp.array([1, 4])].set(True)
+    found = explorer.exploratory(known, moment(0), Candidates(done, beliefs))
     assert found is not None
-    assert found.tolist() == only.tolist()
+    np.testing.assert_allclose(found[1], 0.6 * 0.9 / 1.3 + 0.2, rtol=1e-6)
+    np.testing.assert_allclose(found[4], 0.6 * 0.4 / 1.3 + 0.2, rtol=1e-6)
+    # The next episode begins with nothing done.
     known, *_ = play(known, 0, 2, explorer=explorer, over=True)
     both = Candidates(some.at[2].set(False).at[4].set(False), beliefs)
     found = explorer.exploratory(known, moment(0), both)

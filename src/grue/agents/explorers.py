@@ -76,7 +76,8 @@ class AchievementSettings(BonusSettings):
     by_score: bool = setting(True, "achievements are counted for each score apart")
     novel_share: float = setting(
         0.0,
-        "share of the exploratory commands that are new in the episode and have ξ̂ ≥ 1/2",
+        "share of the exploratory commands that are believed admissible, those new in the "
+        "episode first",
         least=0,
         most=1,
     )
@@ -329,9 +330,10 @@ class AchievementExplorer(BonusExplorer):
         slots = self._first(place) + jnp.arange(self.commands)
         odds = decided.allowed / decided.allowed.sum()
         if known.tried is not None:
+            likely = jnp.where(decided.allowed, decided.admissibility, 0.0)
             undone = known.last[slots] != known.episode
-            believed = decided.allowed & (decided.admissibility >= 0.5)
-            odds = mixed(novel_share, (undone & believed) / (known.tried[place] + 1.0), odds)
+            novel = (undone & (likely >= 0.5)) / (known.tried[place] + 1.0)
+            odds = mixed(novel_share, jnp.where(novel.any(), novel, likely), odds)
         if rare_share:
             rarity = 1.0 / (self.times_admissible(known, episode) + 1)
             there = True if decided.exists is None else decided.exists
