@@ -34,6 +34,9 @@ from grue.agents.textkey import text_key
 from grue.engine.environment import Environment
 from grue.errors import UsageError
 
+WORD_CELLS = 512
+"""Cells of the archive at a score, if they go by the words of the feedback. A power of two."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class BonusSettings:
@@ -60,6 +63,11 @@ class BonusSettings:
     )
     archive_joined: float = setting(
         0.0, "share of these episodes that then replay the route of a second entry", least=0, most=1
+    )
+    archive_words: int = setting(
+        0,
+        "entries are by score and this many first words of the feedback; 0: by score and command",
+        least=0,
     )
 
     def conflict(self) -> str | None:
@@ -158,7 +166,8 @@ class BonusExplorer(Explorer, ABC):
         slots = jnp.zeros(self.slots(), jnp.int32)
         own, steps = self.settings, self.episode_steps
         returns = returning.init(steps) if own.return_share else None
-        routes = archive.init(steps, self.commands) if self._goes_back() else None
+        cells = WORD_CELLS if own.archive_words else None
+        routes = archive.init(steps, self.commands, cells) if self._goes_back() else None
         zero, one = jnp.int32(0), jnp.int32(1)
         return Counted(contexts.init(), rewards, slots, slots, one, zero, zero, returns, routes)
 
@@ -219,8 +228,8 @@ class BonusExplorer(Explorer, ABC):
             rare, share = self._few(known, returns.last_score), self.settings.return_share
             ended = returning.next_episode(returns, known.episode, share, rare)
             if routes is not None:
-                goes_on = step.admissible & ~step.terminated
-                routes = archive.notice(routes, action, step.score, goes_on)
+                goes_on, cell = step.admissible & ~step.terminated, self._cell(action, after)
+                routes = archive.notice(routes, action, step.score, goes_on, cell)
                 goes_back = self._is_for_archive(known.episode) & (rare | ~returns.ended)
                 routes = archive.next_episode(routes, over, goes_back, self._draws)
                 ended = ended._replace(repeated=jnp.where(goes_back, 0, ended.repeated))
@@ -231,6 +240,15 @@ class BonusExplorer(Explorer, ABC):
             returns=returns,
             archive=routes,
         )
+
+    def _cell(self, action: Int[Array, ""], after: Episode) -> Int[Array, ""]:
+        """The cell of the archive: the command, or a hash of the first words of the feedback."""
+        words = self.settings.archive_words
+        if not words:
+            return action
+        key = text_key(after.seen.observation[:words])[0]
+        # The high bits, on which all bits of the words bear.
+        return (key >> (32 - WORD_CELLS.bit_length() + 1)).astype(jnp.int32)
 
     def _is_for_archive(self, episode: Int[Array, ""]) -> Bool[Array, ""]:
         """Whether the episode after this one goes back to an entry of the archive."""
