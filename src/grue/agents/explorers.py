@@ -1,12 +1,10 @@
-"""The built-in explorers. Each pays a bonus β/√N for an event that was counted N times in the run.
+"""Explorers that pay a bonus β/√N for an event that was counted N times in the run.
 
     achievements  a command is admissible at a score for the first time in the episode
-    episodic      a feedback text is seen at a score for the first time in the episode
-    counts        a feedback text is seen at a score, any time
 
-They use what the paper's agents use: the feedback, the score, and whether the command taken was
-admissible. At the frontier, the scores from which few rewards were ever had, ε has a least value
-and the bonus may have one.
+``text_explorers.py`` has the others. All use what the paper's agents use: the feedback, the score,
+and whether the command taken was admissible. At the frontier, the scores from which few rewards
+were ever had, ε has a least value and the bonus may have one.
 """
 
 from __future__ import annotations
@@ -95,11 +93,6 @@ class AchievementSettings(BonusSettings):
         least=0,
         most=1,
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class TextSettings(BonusSettings):
-    text_slots: int = setting(65_536, "texts that are counted apart", above=0)
 
 
 METRICS = (
@@ -371,42 +364,3 @@ def mixed(
     total = weights.sum()
     by_weight = jnp.where(total > 0, weights / jnp.where(total > 0, total, 1.0), others)
     return share * by_weight + (1 - share) * others
-
-
-class TextExplorer(BonusExplorer):
-    """Counts the feedback after the command, with the score before it, in a hash table."""
-
-    def slots(self) -> int:
-        return self.settings.text_slots
-
-    def event(
-        self, before: Episode, action: Int[Array, ""], after: Episode, place: Int[Array, ""]
-    ) -> tuple[Int[Array, ""], Bool[Array, ""]]:
-        key = text_key(after.seen.observation)[0] + place.astype(jnp.uint32) * jnp.uint32(
-            0x9E3779B1
-        )
-        return (key % jnp.uint32(self.slots())).astype(jnp.int32), jnp.bool_(True)
-
-
-@register(
-    "episodic",
-    True,
-    settings=TextSettings,
-    metrics=METRICS,
-    summary="a bonus for feedback that is seen for the first time in an episode",
-)
-class EpisodicExplorer(TextExplorer):
-    """N is the number of episodes in which the text was seen at the score."""
-
-
-@register(
-    "counts",
-    True,
-    settings=TextSettings,
-    metrics=METRICS,
-    summary="a bonus for feedback that was seldom seen in the run",
-)
-class CountExplorer(TextExplorer):
-    """N is how often the text was seen at the score."""
-
-    once = False
