@@ -59,5 +59,5 @@ def single(value: float | str) -> Any:
 def rows(number: int, config: TrainConfig = CONFIG, **values: float) -> list[MetricsRow]:
     made: list[MetricsRow] = []
     for i in range(1, number + 1):
-        made.append(make_row(config, 100 * i, sums(**values), 5, made))
+        made.append(make_row(config, 100 * i, sums(**values), made))
     return made

@@ -14,6 +14,7 @@ from small_runs import config, nearly_same
 import grue
 from grue.agents.agent import Episode
 from grue.agents.explorers import (
+    VISITS,
     AchievementExplorer,
     AchievementSettings,
     BonusExplorer,
@@ -66,7 +67,18 @@ def play(
     known, fields, told = explorer.notice(
         known, moment(score), jnp.int32(action), moment(score + reward, reward, **after)
     )
-    return known, int(fields["event"]), {name: float(value) for name, value in told.items()}
+    numbers = {name: float(value) for name, value in told.items() if not value.ndim}
+    return known, int(fields["event"]), numbers
+
+
+def test_visits_by_score() -> None:
+    """Of the score before the command, in the order first met; the last place takes the rest."""
+    known, places = EXPLORER.init(), []
+    for score in (10, 0, 10, *range(20, 40), 0):
+        known, _, told = EXPLORER.notice(known, moment(score), jnp.int32(1), moment(score))
+        assert float(told["visits"].sum()) == 1
+        places.append(int(told["visits"].argmax()))
+    assert places == [0, 1, 0, *range(2, VISITS), *[VISITS - 1] * (22 - VISITS), 1]
 
 
 def test_what_an_achievement_is_worth() -> None:

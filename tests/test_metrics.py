@@ -16,7 +16,7 @@ from grue.agents.registry import AGENTS, AgentKind, Metric
 from grue.training import metrics
 from grue.training.config import TrainConfig
 from grue.training.events import Events
-from grue.training.metrics import MetricsRow, columns_of, fault, make_row
+from grue.training.metrics import MetricsRow, columns_of, fault, make_row, part_name
 
 TABULAR = TrainConfig(agent="tabular", gate="oracle", metrics_every=100, average_over=300)
 COLUMNS = ("step", "seed", *(metric.name for metric in columns_of(CONFIG)))
@@ -25,7 +25,7 @@ COLUMNS = ("step", "seed", *(metric.name for metric in columns_of(CONFIG)))
 
 
 def test_a_row() -> None:
-    assert make_row(CONFIG, 100, sums(), 2, []) == {
+    assert make_row(CONFIG, 100, sums(), []) == {
         "step": 100,
         "seed": 0,
         "episodes": 2,
@@ -44,11 +44,11 @@ def test_a_row() -> None:
         "candidates": 2.5,
         "admissible_commands": 2.25,
         "admissible": 0.3,
-        "heads": [0.75, 0.25],
+        "heads": [0.75, 0.25, 0.0, 0.0, 0.0],
         "updates": 25,
         "failures": 0,
     }
-    assert tuple(make_row(CONFIG, 100, sums(), 2, [])) == COLUMNS
+    assert tuple(make_row(CONFIG, 100, sums(), [])) == COLUMNS
 
 
 def test_the_columns_of_an_agent() -> None:
@@ -57,7 +57,7 @@ def test_the_columns_of_an_agent() -> None:
         *("q_loss", "classifier_loss", "classifier_accuracy", "precision", "recall"),
         "inadmissible_value",
     )
-    row = make_row(TABULAR, 100, sums(), 1, [])
+    row = make_row(TABULAR, 100, sums(), [])
     assert tuple(row) == tuple(name for name in COLUMNS if name not in learned)
     assert fault(row, TABULAR, 1) == ""
     assert fault(row, CONFIG, 1) == "q_loss is missing"
@@ -99,22 +99,27 @@ def test_spans_of_declared_columns() -> None:
         "by_update": "update",
         "many": "count",
     }
-    own = tuple(Metric(name, "", per) for name, per in declared.items())
+    own = *(Metric(name, "", per) for name, per in declared.items()), Metric("ways", "", "step", 2)
     AGENTS.add("of-four", AgentKind(AGENTS["tabular"].make, metrics=own))
     try:
         config = TrainConfig(agent="of-four", metrics_every=100, average_over=300)
-        told = sums(by_step=50, by_episode=3, by_update=5, many=7)
-        row = make_row(config, 100, told, 1, [])
+        told = {**sums(by_step=50, by_episode=3, by_update=5, many=7), "ways": np.array([25, 75])}
+        row = make_row(config, 100, told, [])
         table = metrics.columns([row], config)
+        assert "not a list of 2" in fault(row | {"ways": [0.25]}, config, 1)
+        assert "ways" not in metrics.averaged(config)
     finally:
         AGENTS.remove("of-four")
     assert [row[name] for name in declared] == [0.5, 1.5, 0.2, 7]
     assert [table[name].dtype.kind for name in declared] == ["f", "f", "f", "i"]
+    assert row["ways"] == [0.25, 0.75]
+    assert table["ways"].tolist() == [[0.25, 0.75]]
+    assert (part_name("ways", 1), part_name("heads", 3)) == ("way_1", "head_3")
 
 
 def test_what_is_undefined_is_null() -> None:
     empty = sums(episodes=0, wins=0, score=0, fraction=0, updates=0, rightly_admitted=0)
-    row = make_row(CONFIG, 800, {**empty, "wrongly_admitted": single(0)}, 1, [])
+    row = make_row(CONFIG, 800, {**empty, "wrongly_admitted": single(0)}, [])
     undefined = {name for name, value in row.items() if value is None}
     assert undefined == {
         *("score", "fraction", "score_average", "fraction_average", "precision"),
@@ -124,7 +129,7 @@ def test_what_is_undefined_is_null() -> None:
     assert row["epsilon"] == 0.1
     # JSON has no word for what a diverged run gives.
     lost = {**sums(), "q_loss": single("nan"), "classifier_loss": single("inf")}
-    row = make_row(CONFIG, 100, lost, 1, [])
+    row = make_row(CONFIG, 100, lost, [])
     assert (row["q_loss"], row["classifier_loss"]) == (None, None)
     json.dumps(row, allow_nan=False)
 
@@ -134,7 +139,7 @@ def test_the_moving_average_is_over_episodes() -> None:
     ended = [(1, 10), (0, 0), (4, 0), (1, 15), (0, 0), (0, 0), (0, 0)]
     for i, (episodes, score) in enumerate(ended, 1):
         told = sums(episodes=episodes, score=score, fraction=score / 20)
-        made.append(make_row(CONFIG, 100 * i, told, 5, made))
+        made.append(make_row(CONFIG, 100 * i, told, made))
     # Three rows: 10; 10; 10 of 5 episodes; 15 of 5; 15 of 5; 15; none.
     assert [row["score_average"] for row in made] == [10, 10, 2, 3, 3, 15, None]
     assert [row["fraction_average"] for row in made] == [0.5, 0.5, 0.1, 0.15, 0.15, 0.75, None]
@@ -165,7 +170,7 @@ def test_columns() -> None:
     assert table["heads"].shape == (3, 5)
     empty = metrics.columns([], CONFIG)
     assert {len(column) for column in empty.values()} == {0}
-    assert empty["heads"].shape == (0, 0)
+    assert empty["heads"].shape == (0, 5)
 
 
 # TensorBoard

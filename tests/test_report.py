@@ -270,6 +270,24 @@ def test_comparisons_are_few(entries: tuple[Named, ...]) -> None:
     assert comparisons(gated) == []
 
 
+def test_where_an_explorer_goes(tmp_path: Path) -> None:
+    """Scores that no run met are not drawn."""
+    visits = np.zeros((2, 4, 16))
+    visits[0, :, :2] = [[1.0, 0.0], [0.5, 0.5], [0.5, 0.5], [0.0, 1.0]]
+    visits[1, :, :2] = [[1.0, 0.0], [1.0, 0.0], [0.5, 0.5], [0.5, 0.5]]
+    columns = {"visits": visits, "events": np.tile([4.0, 8.0, 8.0, 9.0], (2, 1))}
+    own = {"columns": columns, "explore": "achievements"}
+    made = by_name(named([made_record(4, "sc", "masking", (0.5, 0.6), **own)]))
+    (numbers,) = made["visits"].numbers
+    assert numbers["shares"] == [[1.0, 0.0], [0.75, 0.25], [0.5, 0.5], [0.25, 0.75]]
+    (curve,) = made["events"].numbers
+    assert curve["mean"] == [4.0, 8.0, 8.0, 9.0]
+    words = said(made["visits"].draw(tmp_path / "visits.svg"))
+    assert {"saladworld-4, sc + masking + achievements", "score 1", "score 2"} <= set(words)
+    assert "score 3" not in words
+    assert "events" in said(made["events"].draw(tmp_path / "events.svg"))
+
+
 def test_tabular_runs_have_no_classifier() -> None:
     made = by_name(named([made_record(1, "tabular", "oracle", (0.1, 0.2))]))
     assert list(made) == ["curves", "bars", "iqm"]

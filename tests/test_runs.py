@@ -363,7 +363,7 @@ def test_random_rows_keep_every_digit(folder: Path, rng: random.Random) -> None:
     made: list[MetricsRow] = []
     for i in range(1, 50):
         told = sums(episodes=rng.randrange(3), score=rng.random(), candidates=rng.random() * 1e4)
-        made.append(make_row(CONFIG, 100 * i, told, 5, made))
+        made.append(make_row(CONFIG, 100 * i, told, made))
     writer = RunFolder(folder, 0).begin()
     for row in made:
         writer.write(row)

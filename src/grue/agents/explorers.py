@@ -32,6 +32,8 @@ from grue.agents.textkey import text_key
 from grue.engine.environment import Environment
 from grue.errors import UsageError
 
+VISITS = 16
+"""Scores whose visits are counted apart."""
 WORD_CELLS = 512
 """Cells of the archive at a score, if they go by the words of the feedback. A power of two."""
 
@@ -102,6 +104,13 @@ METRICS = (
     Metric("frontier", "fraction of the steps at scores with few rewards", "step"),
     Metric("repeated", "fraction of the steps that repeat an earlier episode", "step"),
     Metric("best", "highest score so far, with repeated commands or without", "step"),
+    Metric(
+        "visits",
+        f"fraction of the steps at each score, in the order first met; the last of {VISITS} is of "
+        "all later scores",
+        "step",
+        parts=VISITS,
+    ),
 )
 
 
@@ -202,6 +211,7 @@ class BonusExplorer(Explorer, ABC):
             "frontier": self._few(now, score),
             "repeated": ~own,
             "best": now.best,
+            "visits": jnp.arange(VISITS) == jnp.minimum(place, VISITS - 1),
         }
         return (
             self._after(now, before, action, after),

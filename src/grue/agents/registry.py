@@ -28,6 +28,8 @@ class Metric(NamedTuple):
     per: Span = "update"
     """``step``, ``episode``, ``update``: the mean over those of the row. ``count``: the sum.
     ``end``: the value at the end of the row."""
+    parts: int = 0
+    """The length of a column of lists; 0: the column holds numbers. Lists are per step."""
 
 
 class Setup(NamedTuple):

@@ -47,13 +47,16 @@ def export(
 
 
 def table_rows(run: StoredRun) -> Iterator[dict[str, Any]]:
-    """The rows of a run, with its name and settings; a column for each head, from 1 on."""
+    """The rows of a run, with its name and settings; of lists a column for each part, from 1 on."""
+    from grue.training.metrics import part_name
+
     first = {"run": run.folder.name, **{name: getattr(run.config, name) for name in ABOUT}}
     # Its steps are those to come; the column step is those so far.
     first["of_steps"] = first.pop("steps")
-    columns = {name: column for name, column in run.metrics.items() if name != "heads"}
-    heads = run.metrics["heads"]
-    columns |= {f"head_{number + 1}": heads[:, number] for number in range(heads.shape[1])}
+    columns = {name: column for name, column in run.metrics.items() if column.ndim == 1}
+    for name, column in run.metrics.items():
+        if column.ndim > 1:
+            columns |= {part_name(name, i): part for i, part in enumerate(column.T, 1)}
     for at in range(len(run.metrics["step"])):
         numbers = {name: column[at].item() for name, column in columns.items()}
         yield first | {n: None if value != value else value for n, value in numbers.items()}

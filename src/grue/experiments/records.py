@@ -51,8 +51,8 @@ class Record:
     steps: np.ndarray
     """The last step of each row."""
     columns: Mapping[str, np.ndarray]
-    """By name, seeds × rows; ``heads`` is seeds × rows × heads. nan where there is no value, as
-    after the last row of a seed that was trained less far than others."""
+    """By name, seeds × rows; columns of lists are seeds × rows × parts. nan where there is no
+    value, as after the last row of a seed that was trained less far than others."""
     first_solve: Steps | None = None
     """For each seed the step of the first row with a win. None where it was not recorded."""
     solved: Steps | None = None
@@ -373,8 +373,9 @@ def _read(
     column = np.array(rows, float)
     if len(column) == 1:
         column = np.repeat(column, shape[0], 0)
-    names = [metric.name for metric in columns_of(config)]
-    if name not in names or column.shape[:2] != shape or column.ndim != 2 + (name == "heads"):
+    parts = {metric.name: metric.parts for metric in columns_of(config)}
+    wanted = 3 if parts.get(name) else 2
+    if name not in parts or column.shape[:2] != shape or column.ndim != wanted:
         raise ValueError(f"{name} is not a column of {shape[0]} seeds and {shape[1]} rows")
     return column
 

@@ -41,7 +41,7 @@ def thin(
 
 def _column(metric: Metric, full: Mapping[str, np.ndarray], spans: Sequence[slice]) -> np.ndarray:
     values, episodes = full[metric.name], full["episodes"]
-    if metric.name == "heads":
+    if metric.parts:
         rows = [values[span].mean(0) for span in spans]
         return rounded(np.array(rows).reshape(len(spans), values.shape[-1]))
     if metric.per == "count":

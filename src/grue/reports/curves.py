@@ -1,7 +1,7 @@
 """Curves over training: one panel for each game, one colour for each condition.
 
 ``learning_curves`` computes the mean ± standard deviation over the seeds, and ``draw_curves`` draws
-it. ``pairs_figure`` shows two or three metrics in a panel, ``heads_figure`` the use of the heads.
+it. ``pairs_figure`` shows two or three metrics in a panel, ``shares_figure`` parts of a whole.
 """
 
 from __future__ import annotations
@@ -279,17 +279,17 @@ def note_of(panels: Sequence[Panel], column: str, windows: set[int], missing: st
     return "; ".join(filter(None, parts))
 
 
-# Two metrics in a panel, and the heads
+# Two metrics in a panel, and parts of a whole
 
 
 @dataclass(frozen=True)
-class Heads:
-    """The share of the steps that each head of a condition played."""
+class Shares:
+    """The shares of the steps of a condition, such as those of each head."""
 
     title: str
     steps: np.ndarray
     shares: np.ndarray
-    """Rows × heads: the mean over the seeds."""
+    """Rows × parts: the mean over the seeds."""
 
 
 def pairs_figure(
@@ -320,21 +320,20 @@ def pairs_figure(
     return figure
 
 
-def heads_figure(heads: Sequence[Heads]) -> Figure:
-    """The shares of the heads as stacked areas, a panel for each condition."""
+def shares_figure(found: Sequence[Shares], part: str, note: str) -> Figure:
+    """Shares as stacked areas, a panel for each condition. ``part`` names one of them."""
     from matplotlib.patches import Patch
 
-    most = max(one.shares.shape[1] for one in heads)
-    texts = [f"head {k + 1}" for k in range(most)]
-    figure, grid, across = panel_grid(len(heads), texts, None)
-    for axes, one in zip(grid, heads, strict=True):
-        count = one.shares.shape[1]
-        axes.stackplot(one.steps, one.shares.T, colors=COLOURS[:count], linewidth=0, alpha=0.85)
+    most = max(one.shares.shape[1] for one in found)
+    texts = [f"{part} {k + 1}" for k in range(most)]
+    figure, grid, across = panel_grid(len(found), texts, None)
+    for axes, one in zip(grid, found, strict=True):
+        colours = [COLOURS[k % len(COLOURS)] for k in range(one.shares.shape[1])]
+        axes.stackplot(one.steps, one.shares.T, colors=colours, linewidth=0, alpha=0.85)
         head_panel(axes, one.title)
         dress_steps(axes, int(one.steps[-1]))
         axes.set_ylim(0, 1)
     label_axes(grid, "training steps", "share of the steps")
     handles = [Patch(facecolor=COLOURS[k % len(COLOURS)], alpha=0.85) for k in range(most)]
-    note = "mean over the seeds; scores take heads in the order in which a run first meets them"
     draw_legend(figure, handles, texts, across, note)
     return figure

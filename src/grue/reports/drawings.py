@@ -18,13 +18,13 @@ from grue.reports.bars import bars_figure, mean_bars
 from grue.reports.curves import (
     NAMES,
     Curve,
-    Heads,
     Panel,
+    Shares,
     curves_figure,
-    heads_figure,
     learning_curves,
     note_of,
     pairs_figure,
+    shares_figure,
     spread_note,
 )
 from grue.reports.intervals import Mark, MarkPanel, intervals_figure
@@ -67,6 +67,7 @@ def drawings(entries: Sequence[Named]) -> list[Drawing]:
         _curves("scores", scored, "score_average"),
         *(make(counted) for make in (_bars, _iqm, _improvement)),
         *(make(entries) for make in (_first_solve, _classifier, _candidates, _heads)),
+        *(make(entries) for make in (_visits, _events)),
     ]
     return [drawing for drawing in found if drawing.numbers]
 
@@ -266,24 +267,63 @@ def _candidates(entries: Sequence[Named]) -> Drawing:
 
 
 def _heads(entries: Sequence[Named]) -> Drawing:
+    return _shares(
+        entries,
+        "heads",
+        "Use of the heads",
+        "The share of the steps that each head of score contextualisation chose the command of.",
+        "mean over the seeds; scores take heads in the order in which a run first meets them",
+    )
+
+
+def _visits(entries: Sequence[Named]) -> Drawing:
+    """Where exploration goes."""
+    return _shares(
+        entries,
+        "visits",
+        "Visits by score",
+        "The share of the steps that runs with an explorer spend at each score.",
+        "mean over the seeds; scores are numbered in the order in which a run first meets them",
+    )
+
+
+def _shares(entries: Sequence[Named], column: str, title: str, caption: str, note: str) -> Drawing:
+    """The columns of a list, whose parts sum to 1."""
     found = []
     for entry in _in_order(entries):
-        shares = entry.record.columns.get("heads")
+        shares = entry.record.columns.get(column)
         if shares is not None and shares.shape[2] > 1:
             known = np.isfinite(shares).all((0, 2))
             if known.any():
-                title, steps = f"{entry.game}, {entry.label}", entry.record.steps[known]
-                found.append(Heads(title, steps, shares[:, known].mean(0)))
+                panel, steps = f"{entry.game}, {entry.label}", entry.record.steps[known]
+                mean = shares[:, known].mean(0)
+                # Parts after the last one in use are no news.
+                used = np.flatnonzero(mean.any(0)).max(initial=0) + 1
+                found.append(Shares(panel, steps, mean if column == "heads" else mean[:, :used]))
     numbers = [
         {"panel": one.title, "steps": one.steps.tolist(), "shares": one.shares.tolist()}
         for one in found
     ]
+    part = "head" if column == "heads" else "score"
     return Drawing(
-        "heads",
-        "Use of the heads",
-        "The share of the steps that each head of score contextualisation chose the command of.",
+        column,
+        title,
+        caption,
         _rounded(numbers),
-        lambda: heads_figure(found),
+        lambda: shares_figure(found, part, note),
+    )
+
+
+def _events(entries: Sequence[Named]) -> Drawing:
+    """How much that is new an episode does."""
+    panels = panels_of(entries, "events")
+    return Drawing(
+        "events",
+        "Events of an episode",
+        "How many events of an episode had a bonus: with achievements, commands that were "
+        "admissible for the first time at a score.",
+        _panel_numbers(panels),
+        lambda: pairs_figure([(panel,) for panel in panels], ["events"], "events", None),
     )
 
 

@@ -234,8 +234,9 @@ def _declared(told: Told, metrics: tuple[Metric, ...], over: Bool[Array, ""]) ->
     """The declared columns: the values from ``observe``, and 0 for those of updates."""
     _check_declared(told, metrics)
     return {
-        name: jnp.asarray(told.get(name, 0), jnp.float32) * (over if per == "episode" else 1)
-        for name, _, per in metrics
+        name: jnp.asarray(told.get(name, jnp.zeros(parts or ())), jnp.float32)
+        * (over if per == "episode" else 1)
+        for name, _, per, parts in metrics
     }
 
 

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from grue.training.metrics import MetricsRow
+from grue.training.metrics import MetricsRow, part_name
 
 PREFIX = "events.out.tfevents."
 NOT_INSTALLED = "tensorboardX is not installed: no TensorBoard events are written"
@@ -46,7 +46,10 @@ class Events:
     def add(self, row: MetricsRow) -> None:
         summary = _proto("summary").Summary
         values = {name: value for name, value in row.items() if isinstance(value, int | float)}
-        values |= {f"head {i}": share for i, share in enumerate(row["heads"], 1)}
+        for name, value in row.items():
+            if isinstance(value, list):
+                parts = enumerate(value, 1)
+                values |= {part_name(name, i).replace("_", " "): part for i, part in parts}
         del values["step"], values["seed"]
         told = [summary.Value(tag=name, simple_value=value) for name, value in values.items()]
         self._write(row["step"], summary=summary(value=told))

@@ -33,7 +33,7 @@ LAST = (
     Metric("candidates", "mean size of the candidate set", "step"),
     Metric("admissible_commands", "mean number of admissible commands", "step"),
     Metric("admissible", "fraction of the steps that changed the game", "step"),
-    Metric("heads", "fraction of the steps of each head", "step"),
+    Metric("heads", "fraction of the steps of each head", "step", parts=1),
     Metric("updates", "gradient updates", "count"),
     Metric("failures", "episodes cut short because an emulator failed", "count"),
 )
@@ -41,23 +41,26 @@ LAST = (
 
 def columns_of(config: TrainConfig) -> tuple[Metric, ...]:
     """The columns of a run, except ``step`` and ``seed``."""
-    return (*FIRST, *config.metrics, *(ESTIMATES if config.kind.estimates else ()), *LAST)
+    last = [m._replace(parts=config.heads_in_use) if m.parts else m for m in LAST]
+    return (*FIRST, *config.metrics, *(ESTIMATES if config.kind.estimates else ()), *last)
 
 
 def check_columns(config: TrainConfig) -> None:
     """Refuses declared metrics that cannot be columns."""
     names = [*KEYS, *(metric.name for metric in columns_of(config))]
-    for name, _, per in config.metrics:
+    for name, _, per, parts in config.metrics:
         if names.count(name) > 1:
             raise UsageError(f"two parts of the run have a metric {name!r}; rename one of them")
         if per == "end":
             raise UsageError(f"the metric {name!r} is per end, which only grue's own columns are")
+        if parts and per != "step":
+            raise UsageError(f"the metric {name!r} has parts, so it is per step, not per {per}")
 
 
 def averaged(config: TrainConfig) -> list[str]:
     """The columns that have curves: means over episodes, steps or updates."""
     spans = ("episode", "step", "update")
-    return [m.name for m in columns_of(config) if m.per in spans and m.name != "heads"]
+    return [m.name for m in columns_of(config) if m.per in spans and not m.parts]
 
 
 def whole(config: TrainConfig) -> list[str]:
@@ -65,17 +68,20 @@ def whole(config: TrainConfig) -> list[str]:
     return [*KEYS, *(metric.name for metric in columns_of(config) if metric.per == "count")]
 
 
+def part_name(metric: str, number: int) -> str:
+    """The name of a part of a list where each has a column of its own: ``head_1``."""
+    return f"{metric.removesuffix('s')}_{number}"
+
+
 def make_row(
     config: TrainConfig,
     step: int,
     sums: Mapping[str, Any],
-    heads: int,
     before: Sequence[MetricsRow],
 ) -> MetricsRow:
     """The row that ends at a step.
 
-    ``sums`` and ``heads`` are those of the run. ``before`` are all earlier rows, for the moving
-    averages.
+    ``sums`` are those of the run. ``before`` are all earlier rows, for the moving averages.
     """
     spans = {
         "step": config.metrics_every,
@@ -83,11 +89,11 @@ def make_row(
         "episode": float(sums["episodes"]),
     }
     row: MetricsRow = {"step": step, "seed": config.seeds[0]}
-    for name, _, per in columns_of(config):
+    for name, _, per, parts in columns_of(config):
         if per == "count":
             row[name] = int(sums[name])
-        elif name == "heads":
-            row[name] = [_ratio(share, spans[per]) for share in sums[name][:heads]]
+        elif parts:
+            row[name] = [_ratio(share, spans[per]) for share in sums[name][:parts]]
         else:
             # The others are set below; this fixes the order of the columns.
             row[name] = _ratio(sums[name], spans[per]) if name in sums and per in spans else None
@@ -108,20 +114,21 @@ def make_row(
 
 def fault(row: Any, config: TrainConfig, number: int) -> str:
     """Describes what is wrong with the stored row of a number; empty if it is valid."""
-    counts = whole(config)
+    counts, lists = whole(config), {m.name: m.parts for m in columns_of(config) if m.parts}
     for name in (*KEYS, *(metric.name for metric in columns_of(config))):
         if name not in row:
             return f"{name} is missing"
         value, is_count = row[name], name in counts
-        parts = value if name == "heads" and isinstance(value, list) else [value]
+        parts = value if name in lists and isinstance(value, list) else [value]
         if not all(_is_number(part, is_count) or (part is None and not is_count) for part in parts):
             return f"{name} is {value!r}"
     wanted = {"step": number * config.metrics_every, "seed": config.seeds[0]}
     for name, value in wanted.items():
         if row[name] != value:
             return f"its {name} is {row[name]}, not {value}: a line is missing or of another run"
-    if not isinstance(row["heads"], list) or len(row["heads"]) != config.heads_in_use:
-        return f"heads is {row['heads']!r}, not a list of {config.heads_in_use}"
+    for name, parts in lists.items():
+        if not isinstance(row[name], list) or len(row[name]) != parts:
+            return f"{name} is {row[name]!r}, not a list of {parts}"
     return ""
 
 
@@ -136,15 +143,16 @@ def rows_of_average(config: TrainConfig) -> int:
 
 
 def columns(rows: Sequence[MetricsRow], config: TrainConfig) -> dict[str, np.ndarray]:
-    """Arrays by column, with nan for null. ``heads`` is two-dimensional."""
-    arrays: dict[str, np.ndarray] = {}
+    """Arrays by column, with nan for null. Columns of lists are two-dimensional."""
     counts = whole(config)
-    for name in (*KEYS, *(metric.name for metric in columns_of(config))):
-        values = [row[name] for row in rows]
-        arrays[name] = np.array(values, np.int64 if name in counts else np.float64)
-    if not rows:
-        arrays["heads"] = np.zeros((0, 0))
-    return arrays
+    every = [*(Metric(name, "", "count") for name in KEYS), *columns_of(config)]
+    kinds = {name: np.int64 if name in counts else np.float64 for name, *_ in every}
+    return {
+        name: np.array([row[name] for row in rows], kinds[name])
+        if rows
+        else np.zeros((0, parts) if parts else 0, kinds[name])
+        for name, _, _, parts in every
+    }
 
 
 def moving_average(

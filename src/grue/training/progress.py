@@ -124,7 +124,8 @@ def _told(speed: float, rows: Sequence[MetricsRow]) -> str:
 def _declared(row: MetricsRow) -> list[str]:
     """The columns that the agent and the explorer declared, but for those that are still 0."""
     usual = {metric.name for metric in (*FIRST, *ESTIMATES, *LAST)}
-    return [name for name in row if name not in usual and name not in KEYS and row[name]]
+    others = [name for name in row if name not in usual and name not in KEYS and row[name]]
+    return [name for name in others if not isinstance(row[name], list)]
 
 
 def _mean(rows: Sequence[MetricsRow], name: str, digits: int) -> str:

@@ -245,7 +245,7 @@ class Trainer:
         for number, member in enumerate(self.members):
             before = self.rows[number]
             own = self._of_run(number, sums)
-            row = metrics.make_row(member.config, step, own, member.heads, before)
+            row = metrics.make_row(member.config, step, own, before)
             before.append(row)
             if self.folders:
                 with _told(self.folders[number].path):

@@ -14,7 +14,7 @@ from typing import Any
 
 from grue.errors import GrueError
 from grue.training.config import TrainConfig
-from grue.training.metrics import KEYS, MetricsRow
+from grue.training.metrics import KEYS, MetricsRow, part_name
 from grue.training.runs import run_name
 from grue.training.trainer import Progress
 
@@ -82,6 +82,8 @@ class WandbLog:
 
 
 def logged(row: MetricsRow) -> dict[str, int | float]:
-    """The numbers of a row, with a name for each head, from 1 on."""
+    """The numbers of a row; of lists each part, from 1 on."""
     numbers = {n: v for n, v in row.items() if n not in KEYS and isinstance(v, int | float)}
-    return numbers | {f"head_{i}": share for i, share in enumerate(row["heads"], 1)}
+    lists = {name: value for name, value in row.items() if isinstance(value, list)}
+    parts = [(name, i, part) for name, own in lists.items() for i, part in enumerate(own, 1)]
+    return numbers | {part_name(name, i): part for name, i, part in parts}
