@@ -31,7 +31,7 @@ from grue.games.playable import Playable
 from grue.games.registry import game_settings, known_names
 
 PRESETS = ("paper", "small")
-"""The defaults, and what settings declare as ``small``: minutes on a laptop for level 1."""
+"""The presets: the defaults, and the values declared as ``small`` (minutes on a laptop)."""
 MOST_SEEDS = 10_000
 PARTS = ("settings", "gate_settings", "explorer_settings")
 """Fields with the settings of the agent, the gate and the explorer; flat in files."""
@@ -178,7 +178,7 @@ def names_for(chosen: Mapping[str, Any]) -> list[str]:
 
 
 def known_to(chosen: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values whose settings a config with this agent, gate and explorer has."""
+    """Only those values that are settings of a config with this agent, gate and explorer."""
     names = names_for(chosen)
     return {name: value for name, value in values.items() if name in names}
 
@@ -307,7 +307,7 @@ def _check_game(game: object) -> None:
 
 
 def multiple(config: TrainConfig, name: str, of: str) -> None:
-    """Refuses a setting that is no multiple of another."""
+    """Refuses a setting that is not a multiple of another."""
     value, unit = getattr(config, name), getattr(config, of)
     if value % unit:
         raise UsageError(f"{name} must be a multiple of {of}, which is {unit}, not {value}")

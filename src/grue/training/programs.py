@@ -90,7 +90,7 @@ def check_trainable(config: TrainConfig) -> None:
 
 
 def _check_set(config: TrainConfig, env: Environment) -> None:
-    """Checks what is asked of a folder of games, or that it is not asked of one game."""
+    """Checks the settings of a folder of games, or that a single game has none of them."""
     if not isinstance(env, StackedEnv):
         for name in (VALID, TEST):
             if (folder := getattr(config, name)) is not None:
@@ -212,7 +212,7 @@ class ProgramKey(NamedTuple):
 
 
 def program_key(config: TrainConfig) -> ProgramKey:
-    """The config without what may differ between the runs of a program."""
+    """The key of a config: without the settings that may differ between runs of a program."""
     settings: Any = replace(config.settings, look_every=0)
     if hasattr(settings, "heads"):
         settings = replace(settings, heads=None)
