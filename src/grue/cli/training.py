@@ -60,8 +60,7 @@ def train_command(
         str | None, typer.Option(help="The gate, by default none; grue agents lists them.")
     ] = None,
     explore: Annotated[
-        str | None,
-        typer.Option(help="One or several explorers, as in none,counts; grue agents lists them."),
+        str | None, typer.Option(help="Explorers, as in none,counts; grue agents lists them.")
     ] = None,
     agents: Annotated[str | None, typer.Option(help="Several agents, as in drqn,sc.")] = None,
     gates: Annotated[str | None, typer.Option(help="Several gates, as in none,masking.")] = None,
@@ -70,8 +69,7 @@ def train_command(
     preset: PresetName = "small",
     values: SettingTexts = None,
     no_priority: Annotated[
-        bool,
-        typer.Option("--no-priority", help="Sample all episodes in the replay memory equally."),
+        bool, typer.Option("--no-priority", help="Replay all episodes with equal probability.")
     ] = False,
     no_look: Annotated[bool, typer.Option("--no-look", help="Never force a look.")] = False,
     story: StoryPath = None,
