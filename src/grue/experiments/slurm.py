@@ -104,8 +104,8 @@ def _check(where: Where) -> None:
     least = WARNING_SECONDS / 60
     if where.minutes is not None and not least < where.minutes < math.inf:
         raise UsageError(
-            f"--minutes must be more than {least:g} with --slurm, not {where.minutes:g}: so long "
-            "before its time limit a job is told to end"
+            f"--minutes must be more than {least:g} with --slurm, not {where.minutes:g}: Slurm "
+            f"warns a job {least:g} minutes before its time limit"
         )
 
 

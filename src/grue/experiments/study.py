@@ -289,9 +289,7 @@ def follow(home: Path, lead: Any, progress: Progress) -> StudyOutcome:
             if time.monotonic() - seen > status.SILENT_SECONDS:
                 seen = time.monotonic()
                 if values is None or not status.is_led(values):
-                    raise GrueError(
-                        "the cluster has lost the study; the same command goes on with it"
-                    )
+                    raise GrueError("the cluster has lost the study; the same command continues it")
             time.sleep(LOOK_SECONDS)
 
 

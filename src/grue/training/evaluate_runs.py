@@ -235,7 +235,7 @@ def _on_games(name: str, player: Player, how: HowToPlay) -> GamesEvaluation:
     folder, config = player.config.game, player.config
     if not isinstance(env, StackedEnv):
         raise UsageError(
-            f"{name} was trained on one game, {folder}, whose words are not those of others; "
+            f"{name} was trained on one game, {folder}, and does not know the words of others; "
             "--games is for runs on a folder of games"
         )
     if how.games is not None:

@@ -80,7 +80,7 @@ def check_trainable(config: TrainConfig) -> None:
     if config.learning_starts < steps:
         raise UsageError(
             f"learning_starts must be at least {steps}, the steps of an episode, "
-            f"not {config.learning_starts}: before it no episode may have ended"
+            f"not {config.learning_starts}: learning needs an episode that has ended"
         )
     held = getattr(config.settings, "replay_steps", None)
     if held is not None and held < 2 * (steps + 1):

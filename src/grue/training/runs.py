@@ -148,7 +148,7 @@ def best_stored(folder: Path) -> int:
     best = best_step(read_split_rows(folder, read_config(folder)[0]))
     if best is None:
         raise UsageError(
-            f"{folder} has no best step: it was trained without --valid, or has not come to its "
+            f"{folder} has no best step: it was trained without --valid, or has not reached its "
             "first validation; leave --best out"
         )
     return best
