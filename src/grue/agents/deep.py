@@ -55,11 +55,11 @@ class DeepSettings(ReplaySettings):
     )
     balance: str = setting(
         "reward",
-        "τ_p is of episodes with a reward; score: of each final score alike, and τ_n of all",
+        "reward: τ_p, τ_n by the sign of rewards; score: τ_p equally from all final scores, no τ_n",
         choices=("reward", "score"),
     )
     trace: float = setting(0.0, "λ of Q(λ) targets; 0: one step, as in the paper", least=0, most=1)
-    adam_by_head: bool = setting(True, "an Adam for each head; else one for all heads")
+    adam_by_head: bool = setting(True, "a separate Adam for each head; otherwise one for all heads")
     consistent_with_next: bool = setting(
         True, "CQLH with Q(h_{t+1}, a_t), as in the appendix; else Q(h_t, a_t), as in equation (4)"
     )

@@ -53,7 +53,9 @@ class After(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class SoftSettings:
-    softness: float = setting(0.1, "ε₁: how often the gate allows all commands", least=0, most=1)
+    softness: float = setting(
+        0.1, "ε₁: probability that the gate allows all commands", least=0, most=1
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -42,18 +42,25 @@ class TrainConfig:
     """One condition and its seeds. The defaults are the paper's for the game."""
 
     game: str = setting("saladworld-1", "name of a game, or the path of a file or of a folder")
-    valid: str | None = setting(None, "folder of unseen games: the best agent there is kept")
-    test: str | None = setting(None, "folder of unseen games that decide nothing")
+    valid: str | None = setting(
+        None, "folder of unseen games; the agent that is best on them is kept"
+    )
+    test: str | None = setting(None, "folder of unseen games that are only measured")
     valid_every: int = setting(
-        10_000, "steps between two plays of all games, with a folder of them", above=0, small=2_000
+        10_000,
+        "with a folder of games: steps between two evaluations on all games",
+        above=0,
+        small=2_000,
     )
     leave_out: bool = setting(
         False, "games of a folder that are damaged or cannot be compiled are left out"
     )
-    story: str | None = setting(None, "the story file of zork1, if it is not in a usual place")
+    story: str | None = setting(
+        None, "the story file of zork1; by default it is searched in the usual places"
+    )
     commands: str | None = setting(None, "file with the commands of a story, one per line")
     game_seed: int | None = setting(
-        None, "the game's random seed, the same for all episodes; by default each its own", least=0
+        None, "the game's random seed in all episodes; by default each episode has its own", least=0
     )
     agent: str = setting("sc", "the agent; see above")
     gate: str = setting("none", "the gate: which commands may be tried")
@@ -63,7 +70,9 @@ class TrainConfig:
     episode_steps: int | None = setting(
         None, "T; by default the game's: 100 for level 1, else 200", above=0
     )
-    priority: bool = setting(True, "off: all episodes are replayed equally, the paper's ablation")
+    priority: bool = setting(
+        True, "off: all episodes are replayed with equal probability, the paper's ablation"
+    )
     metrics_every: int = setting(1_000, "steps per row of metrics", above=0)
     average_over: int = setting(20_000, "steps of the moving average", above=0)
     settings: AgentSettings = dataclasses.field(default_factory=AgentSettings)
