@@ -1,6 +1,7 @@
 """Which explorer, which targets and which balance of the replay memory get past level 3.
 
-    python studies/exploration.py --level 4 --seeds 0-2 --variants plain,achievements,trace
+    python studies/exploration.py --game saladworld-4 --seeds 0-2 --variants plain,trace
+    python studies/exploration.py --game zork1 --story STORY --variants zork-archive
     python studies/exploration.py --only-table
 
 Trains sc with masking, one variant after the other, the seeds of a variant side by side, and tells
@@ -117,6 +118,13 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "rare_share": 0.3,
     },
     "archive-own": {**ARCHIVE, "archive_epsilon": 0.4},
+    "zork-archive": {
+        **ARCHIVE,
+        "balance": "score",
+        "archive_share": 0.8,
+        "archive_words": 3,
+        "rare_share": 0.1,
+    },
     "oracle": {"gate": "oracle", "heads": 8},
     "long": {
         **FOUND,
@@ -127,13 +135,16 @@ VARIANTS: dict[str, dict[str, Any]] = {
     },
 }
 SOLVED = 0.95
+SCORES = ("final_score", "best_score", "found")
+"""Columns of the table that the first runs do not have."""
 
 
 def config_of(variant: str, given: argparse.Namespace) -> TrainConfig:
     own = VARIANTS[variant]
     return TrainConfig(
         **{
-            "game": f"saladworld-{given.level}",
+            "game": given.game,
+            "story": given.story,
             "agent": "sc",
             "gate": "masking",
             "steps": given.steps,
@@ -147,7 +158,7 @@ def config_of(variant: str, given: argparse.Namespace) -> TrainConfig:
 
 
 def folder_of(variant: str, given: argparse.Namespace) -> Path:
-    return given.out / "runs" / f"{given.sizes}-level-{given.level}-{variant}"
+    return given.out / "runs" / f"{given.sizes}_{given.game}_{variant}"
 
 
 def row_of(variant: str, folder: Path) -> dict[str, Any]:
@@ -155,6 +166,8 @@ def row_of(variant: str, folder: Path) -> dict[str, Any]:
     run = read_run(folder)
     steps, fraction = run.curve("fraction")
     wins, solved = run.metrics["wins"], steps[np.flatnonzero(fraction >= SOLVED)]
+    _, score = run.curve("score")
+    found = run.metrics.get("best", score)
     won = run.metrics["step"][wins > 0]
     return {
         "variant": variant,
@@ -163,11 +176,15 @@ def row_of(variant: str, folder: Path) -> dict[str, Any]:
         "step": int(steps[-1]),
         "final_fraction": round(float(fraction[-1]), 4),
         "best_fraction": round(float(np.nanmax(fraction)), 4),
+        "final_score": round(float(score[-1]), 2),
+        "best_score": round(float(np.nanmax(score)), 2),
+        "found": round(float(np.nanmax(found)), 2),
         "wins": int(wins.sum()),
         "first_win": int(won[0]) if len(won) else None,
         "solved_at": int(solved[0]) if len(solved) else None,
         "command": command(variant, run.config),
-        "config": run.config.to_json(),
+        # The story's path says nothing on another machine.
+        "config": run.config.to_json() | {"story": "STORY" if run.config.story else None},
         "about": run.about,
     }
 
@@ -177,16 +194,17 @@ def command(variant: str, config: TrainConfig) -> str:
     flat = config.flat()
     sizes = next(n for n, own in SIZES.items() if own.items() <= flat.items())
     return (
-        f"python studies/exploration.py --level {config.game[-1]} --steps {config.steps} "
+        f"python studies/exploration.py --game {config.game} --steps {config.steps} "
         f"--seeds {config.seeds[0]} --sizes {sizes} --variants {variant}"
+        + (" --story STORY" if config.story else "")
     )
 
 
 def table(rows: list[dict[str, Any]]) -> str:
     lines = [
         "| game | units | variant | seed | steps | final fraction | best | wins | first win | "
-        "solved at |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "solved at | final score | best | highest of an episode |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         first, solved = (f"{row[k]:,}" if row[k] else "never" for k in ("first_win", "solved_at"))
@@ -194,14 +212,15 @@ def table(rows: list[dict[str, Any]]) -> str:
             f"| {row['game']} | {row['config']['context']} | {row['variant']} | {row['seed']} | "
             f"{row['step']:,} | "
             f"{row['final_fraction']:.3f} | {row['best_fraction']:.3f} | {row['wins']} | {first} | "
-            f"{solved} |"
+            f"{solved} | {' | '.join(str(row.get(name, '')) for name in SCORES)} |"
         )
     return "\n".join(lines) + "\n"
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("--level", type=int, default=4)
+    parser.add_argument("--game", default="saladworld-4")
+    parser.add_argument("--story", help="the story file of zork1")
     parser.add_argument("--steps", type=int, default=600_000)
     parser.add_argument("--seeds", default="0-2")
     parser.add_argument("--sizes", choices=SIZES, default="medium")
@@ -225,7 +244,7 @@ def write(given: argparse.Namespace) -> None:
     found = sorted((given.out / "runs").glob("*/*/metrics.jsonl"))
     file = given.out / "exploration.json"
     old = json.loads(file.read_text()) if file.exists() else []
-    new = [row_of(p.parent.parent.name.split("-", 3)[3], p.parent) for p in found]
+    new = [row_of(p.parent.parent.name.split("_", 2)[2], p.parent) for p in found]
     rows = list({row["command"]: row for row in old + new}.values())
     given.out.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(rows, indent=1) + "\n")

@@ -16,7 +16,9 @@ from small_runs import TINY_STEPS, config, same
 
 import grue
 from grue.agents import archive, contexts
+from grue.agents.agent import Episode
 from grue.agents.archive import Archive, Draws
+from grue.agents.explorers import WORD_CELLS, AchievementExplorer, AchievementSettings
 from grue.training.train import train_all
 
 COMMANDS, STEPS = 10, 8
@@ -29,7 +31,8 @@ def played(routes: Archive, steps: list[tuple[int, int]]) -> Archive:
     """Plays commands, each with the score after it."""
     for action, score in steps:
         admissible = jnp.bool_(action != LOOK)
-        routes = archive.notice(routes, jnp.int32(action), jnp.int32(score), admissible)
+        number = jnp.int32(action)
+        routes = archive.notice(routes, number, jnp.int32(score), admissible, number)
     return routes
 
 
@@ -137,18 +140,28 @@ def test_which_entries_are_drawn() -> None:
     """A score has ``lower`` of the share of the next higher one; in it, 1/√(1 + times drawn)."""
     routes = played(archive.init(STEPS, COMMANDS), [(3, 0), (4, 0), (5, 10), (6, 10), (7, 15)])
     routes = routes._replace(drawn=routes.drawn.at[4].set(3))
-    chances = archive.chances(routes, 0.5)
-    expected = {3: 1 / 4 * 2 / 3, 4: 1 / 4 * 1 / 3, 15: 1 / 4, 16: 1 / 4, 27: 1.0}
-    assert {int(n): float(chances[n]) for n in np.flatnonzero(chances)} == {
-        n: np.float32(share) for n, share in expected.items()
-    }
-    # Of the whole, 1.75, the first sixth of a quarter is that of the first entry.
-    places = [jnp.float32(x / 1.75) for x in (0.0, 0.16, 0.17, 0.3, 0.6, 1)]
-    assert [int(archive.draw(chances, at)) for at in places] == [3, 3, 4, 15, 16, 27]
-    assert int(archive.draw(chances, jnp.float32(1))) < len(routes.length)
+    odds = archive.chances(routes, 0.5)
+    assert odds.scores[:4].tolist() == [0.25, 0.5, 1.0, 0.0]
+    cells = {(int(s), int(n)): float(odds.cells[s, n]) for s, n in np.argwhere(odds.cells)}
+    assert cells == {(0, 3): 1.0, (0, 4): 0.5, (1, 5): 1.0, (1, 6): 1.0, (2, 7): 1.0}
+    # Of the whole, 1.75, the first two thirds of the first quarter are those of the first entry.
+    places = [jnp.float32(x / 1.75) for x in (0.0, 0.16, 0.17, 0.3, 0.6, 0.8, 1.75)]
+    assert [int(archive.draw(odds, at)) for at in places] == [3, 3, 4, 15, 16, 27, 27]
     lower = archive.chances(routes, 0.25)
-    assert [float(lower[n]) for n in (15, 27)] == [1 / 8, 1.0]
-    assert float(lower[3] + lower[4]) == 1 / 16
+    assert lower.scores[:3].tolist() == [1 / 16, 1 / 4, 1.0]
+
+
+@settings(deadline=None, max_examples=20)
+@given(
+    st.lists(st.integers(0, 6 * COMMANDS - 1), min_size=1, max_size=12), st.floats(0, 1, width=32)
+)
+def test_only_entries_are_drawn(there: list[int], at: float) -> None:
+    routes = archive.init(STEPS, COMMANDS)
+    routes = routes._replace(length=routes.length.at[jnp.array(there)].set(1))
+    scores = contexts.ScoreContexts(jnp.arange(contexts.CAPACITY), jnp.int32(6))
+    routes = routes._replace(scores=scores)
+    for odds in (archive.chances(routes, 0.5), archive.alike(routes)):
+        assert int(archive.draw(odds, jnp.float32(at))) in there
 
 
 def test_what_an_episode_leaves_out() -> None:
@@ -185,8 +198,8 @@ def test_in_a_real_game_every_route_leads_to_its_entry(actions: list[int], seed:
         if number % 10 == 9:
             routes, state = over(routes), start[0]
         state, seen = step(state, jnp.int32(action))
-        goes_on = seen.admissible & ~seen.terminated
-        routes = archive.notice(routes, jnp.int32(action), seen.score, goes_on)
+        goes_on, number = seen.admissible & ~seen.terminated, jnp.int32(action)
+        routes = archive.notice(routes, number, seen.score, goes_on, number)
         if seen.terminated:
             break
     found = np.flatnonzero(routes.length)
@@ -199,11 +212,41 @@ def test_in_a_real_game_every_route_leads_to_its_entry(actions: list[int], seed:
     assert len(found) <= contexts.CAPACITY * len(env.commands)
 
 
+def test_entries_by_the_first_words_of_the_feedback() -> None:
+    """The same as a dictionary of (score, first two words) and the fewest admissible commands."""
+    env = grue.make("saladworld-1")
+    own = AchievementSettings(return_share=1.0, archive_share=1.0, archive_words=2)
+    explorer = AchievementExplorer(env, own)
+    step, notice = jax.jit(env.step), jax.jit(explorer.notice)
+    zero = jnp.int32(0)
+    known, now = explorer.init(), Episode(*env.reset(), jnp.int32(-1), zero, ())
+    shortest: dict[tuple[int, ...], int] = {}
+    played = 0
+    for action in np.random.default_rng(2).integers(0, len(env.commands), 60):
+        state, seen = step(now.game, jnp.int32(action))
+        then = Episode(state, seen, jnp.int32(action), now.time + 1, ())
+        known, _, _ = notice(known, now, jnp.int32(action), then)
+        assert not seen.terminated
+        if seen.admissible:
+            played += 1
+            key = (int(seen.score), *seen.observation[:2].tolist())
+            shortest[key] = min(shortest.get(key, played), played)
+        now = then
+    routes = known.archive
+    assert routes is not None
+    found = [
+        (int(routes.scores.seen[entry // WORD_CELLS]), int(routes.length[entry]))
+        for entry in np.flatnonzero(routes.length)
+    ]
+    assert sorted(found) == sorted((key[0], length) for key, length in shortest.items())
+    assert len({key[1:] for key in shortest}) < played
+
+
 @pytest.mark.slow
 def test_training_with_the_archive(tmp_path: Path) -> None:
     """Resumed to the bit, also beside a run without it; episodes that go back do not count."""
     own: dict[str, Any] = {"explore": "achievements", "archive_share": 1.0, "novel_share": 0.8}
-    own["archive_joined"] = 0.5
+    own |= {"archive_joined": 0.5, "archive_words": 3}
     often = dict.fromkeys(("metrics_every", "learning_starts", "target_every"), 200)
 
     def runs(steps: int) -> list[grue.TrainConfig]:

@@ -18,9 +18,6 @@ from grue.agents.explorers import (
     AchievementSettings,
     BonusExplorer,
     Counted,
-    CountExplorer,
-    EpisodicExplorer,
-    TextSettings,
 )
 from grue.agents.exploring import (
     EXPLORERS,
@@ -30,6 +27,7 @@ from grue.agents.exploring import (
     ExplorerSet,
 )
 from grue.agents.replay import ReplayStep
+from grue.agents.text_explorers import CountExplorer, EpisodicExplorer, TextSettings
 from grue.engine.step import Step
 from grue.training.train import train_all
 

@@ -1,7 +1,8 @@
-"""An archive of routes: for each score and command, the fewest commands that led there.
+"""An archive of routes: for each score and cell, the fewest commands that led there.
 
-An entry is a pair of a score and a command: the command was admissible, did not end the game, and
-left the game at this score. Its route is the shortest sequence of admissible commands, from the
+A cell is the last command, or a hash of the first words of the feedback, as the explorer chooses.
+An entry is a pair of a score and a cell: an admissible command that did not end the game left it at
+this score and in this cell. Its route is the shortest sequence of admissible commands, from the
 start of the game, that has ended so. Some episodes replay the route of an entry and explore from
 there:
 
@@ -14,7 +15,7 @@ there:
    command on, so that one episode does what two had done.
 
 Nothing is saved or restored: routes are replayed from the start of the game. The idea is that of
-Go-Explore (Ecoffet et al. 2021), with cells made of the score and e_t.
+Go-Explore (Ecoffet et al. 2021).
 """
 
 from __future__ import annotations
@@ -78,8 +79,17 @@ class Archive(NamedTuple):
     """The next command to replay; -1: the agent plays."""
 
 
-def init(episode_steps: int, commands: int) -> Archive:
-    zero, entries = jnp.int32(0), jnp.zeros(contexts.CAPACITY * commands, jnp.int32)
+class Odds(NamedTuple):
+    """How likely the entries are drawn: first a score, then one of its cells."""
+
+    scores: Float[Array, " scores"]
+    cells: Float[Array, "scores cells"]
+
+
+def init(episode_steps: int, commands: int, cells: int | None = None) -> Archive:
+    """``cells``: their number; by default one for each command."""
+    slots = contexts.CAPACITY * (commands if cells is None else cells)
+    zero, entries = jnp.int32(0), jnp.zeros(slots, jnp.int32)
     played = jnp.zeros(episode_steps, jnp.int16 if commands < 2**15 else jnp.int32)
     routes = jnp.zeros((len(entries) + 1, episode_steps), played.dtype)
     none = jnp.int32(-1)
@@ -111,14 +121,21 @@ def ready(archive: Archive) -> Archive:
 
 
 def notice(
-    archive: Archive, action: Int[Array, ""], score: Int[Array, ""], admissible: Bool[Array, ""]
+    archive: Archive,
+    action: Int[Array, ""],
+    score: Int[Array, ""],
+    admissible: Bool[Array, ""],
+    cell: Int[Array, ""],
 ) -> Archive:
-    """Records a command and the score after it. ``admissible``: whether it makes an entry."""
-    trip, commands = archive.trip, len(archive.length) // contexts.CAPACITY
+    """Records a command, the score after it, and the cell.
+
+    ``admissible``: whether it makes an entry.
+    """
+    trip, cells = archive.trip, len(archive.length) // contexts.CAPACITY
     # Otherwise a forced 'look' took its turn, and the command is still to be replayed.
     done = action == archive.command
     scores, of_score = contexts.assign(archive.scores, score, contexts.CAPACITY)
-    entry = of_score * commands + action
+    entry = of_score * cells + cell
     count, known = archive.count + admissible, archive.length[entry]
     # An inadmissible command is overwritten by the next one.
     played = archive.played.at[archive.count].set(action.astype(archive.played.dtype))
@@ -146,10 +163,9 @@ def next_episode(
     goes_back = over & goes_back & (archive.length > 0).any()
     joins = goes_back & (draws[4] < how.joined)
     none = jnp.int32(-1)
-    odds = partial(chances, archive, how.lower)
-    each = (archive.length > 0).astype(jnp.float32)
-    entry = jax.lax.cond(goes_back, lambda: draw(odds(), draws[0]), lambda: none)
-    then = jax.lax.cond(joins, lambda: draw(each, draws[5]), lambda: none)
+    back, second = partial(chances, archive, how.lower), partial(alike, archive)
+    entry = jax.lax.cond(goes_back, lambda: draw(back(), draws[0]), lambda: none)
+    then = jax.lax.cond(joins, lambda: draw(second(), draws[5]), lambda: none)
     length = jnp.where(goes_back, archive.length[entry], 0)
     # Between one command and half of them, log-uniform.
     left_out = jnp.floor((length / 2 + 1.0) ** draws[1]).astype(jnp.int32)
@@ -166,19 +182,35 @@ def next_episode(
     return ready(after)
 
 
-def draw(odds: Float[Array, " entries"], at: Float[Array, ""]) -> Int[Array, ""]:
+def draw(odds: Odds, at: Float[Array, ""]) -> Int[Array, ""]:
     """An entry; ``at`` is drawn between 0 and 1."""
+    score, within = _place(odds.scores, at)
+    cell, _ = _place(odds.cells[score], within)
+    return score * odds.cells.shape[1] + cell
+
+
+def _place(odds: Float[Array, " n"], at: Float[Array, ""]) -> tuple[Int[Array, ""], Array]:
+    """Where ``at`` is, as a share of all odds, and how far within that place, from 0 to 1."""
     up_to = odds.cumsum()
-    entry = jnp.searchsorted(up_to, at * up_to[-1], side="right")
-    return jnp.minimum(entry, len(up_to) - 1).astype(jnp.int32)
+    amount = at * up_to[-1]
+    # Never a place after the last one with odds, also if ``at`` is 1 or rounded up.
+    place = jnp.searchsorted(
+        up_to, jnp.minimum(amount, jnp.nextafter(up_to[-1], 0.0)), side="right"
+    )
+    within = (amount - up_to[place] + odds[place]) / odds[place]
+    return place.astype(jnp.int32), jnp.clip(within, 0.0, 1.0)
 
 
-def chances(archive: Archive, lower: float) -> Float[Array, " entries"]:
-    """How likely each entry is drawn, up to a factor."""
+def alike(archive: Archive) -> Odds:
+    """Every entry with the same probability."""
+    each = (archive.length > 0).reshape(contexts.CAPACITY, -1).astype(jnp.float32)
+    return Odds(each.sum(1), each)
+
+
+def chances(archive: Archive, lower: float) -> Odds:
+    """How likely each score and each of its entries is drawn, up to a factor."""
     each = jnp.where(archive.length > 0, 1 / jnp.sqrt(1.0 + archive.drawn), 0.0)
     each = each.reshape(contexts.CAPACITY, -1)
-    of_score = each.sum(1)
-    exists, seen = of_score > 0, archive.scores.seen
+    exists, seen = (each > 0).any(1), archive.scores.seen
     higher = ((seen[None, :] > seen[:, None]) & exists).sum(1)
-    share = jnp.where(exists, lower**higher / jnp.where(exists, of_score, 1.0), 0.0)
-    return (each * share[:, None]).reshape(-1)
+    return Odds(jnp.where(exists, lower**higher, 0.0), each)

@@ -11,5 +11,5 @@ from grue.agents.registry import AGENTS, AgentKind
 __all__ = ["AGENTS", "EXPLORERS", "GATES", "AgentKind", "ExplorerKind", "Gate"]
 
 # Agents are listed in this order.
-for _module in ("explorers", "tabular", "deep", "drrn", "aedqn"):
+for _module in ("explorers", "text_explorers", "tabular", "deep", "drrn", "aedqn"):
     import_module(f"grue.agents.{_module}")

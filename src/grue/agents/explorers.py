@@ -1,12 +1,10 @@
-"""The built-in explorers. Each pays a bonus β/√N for an event that was counted N times in the run.
+"""Explorers that pay a bonus β/√N for an event that was counted N times in the run.
 
     achievements  a command is admissible at a score for the first time in the episode
-    episodic      a feedback text is seen at a score for the first time in the episode
-    counts        a feedback text is seen at a score, any time
 
-They use what the paper's agents use: the feedback, the score, and whether the command taken was
-admissible. At the frontier, the scores from which few rewards were ever had, ε has a least value
-and the bonus may have one.
+``text_explorers.py`` has the others. All use what the paper's agents use: the feedback, the score,
+and whether the command taken was admissible. At the frontier, the scores from which few rewards
+were ever had, ε has a least value and the bonus may have one.
 """
 
 from __future__ import annotations
@@ -33,6 +31,9 @@ from grue.agents.settings import setting
 from grue.agents.textkey import text_key
 from grue.engine.environment import Environment
 from grue.errors import UsageError
+
+WORD_CELLS = 512
+"""Cells of the archive at a score, if they go by the words of the feedback. A power of two."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +62,11 @@ class BonusSettings:
     archive_joined: float = setting(
         0.0, "share of these episodes that then replay the route of a second entry", least=0, most=1
     )
+    archive_words: int = setting(
+        0,
+        "entries are by score and this many first words of the feedback; 0: by score and command",
+        least=0,
+    )
 
     def conflict(self) -> str | None:
         if self.archive_share and not self.return_share:
@@ -87,11 +93,6 @@ class AchievementSettings(BonusSettings):
         least=0,
         most=1,
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class TextSettings(BonusSettings):
-    text_slots: int = setting(65_536, "texts that are counted apart", above=0)
 
 
 METRICS = (
@@ -158,7 +159,8 @@ class BonusExplorer(Explorer, ABC):
         slots = jnp.zeros(self.slots(), jnp.int32)
         own, steps = self.settings, self.episode_steps
         returns = returning.init(steps) if own.return_share else None
-        routes = archive.init(steps, self.commands) if self._goes_back() else None
+        cells = WORD_CELLS if own.archive_words else None
+        routes = archive.init(steps, self.commands, cells) if self._goes_back() else None
         zero, one = jnp.int32(0), jnp.int32(1)
         return Counted(contexts.init(), rewards, slots, slots, one, zero, zero, returns, routes)
 
@@ -219,8 +221,8 @@ class BonusExplorer(Explorer, ABC):
             rare, share = self._few(known, returns.last_score), self.settings.return_share
             ended = returning.next_episode(returns, known.episode, share, rare)
             if routes is not None:
-                goes_on = step.admissible & ~step.terminated
-                routes = archive.notice(routes, action, step.score, goes_on)
+                goes_on, cell = step.admissible & ~step.terminated, self._cell(action, after)
+                routes = archive.notice(routes, action, step.score, goes_on, cell)
                 goes_back = self._is_for_archive(known.episode) & (rare | ~returns.ended)
                 routes = archive.next_episode(routes, over, goes_back, self._draws)
                 ended = ended._replace(repeated=jnp.where(goes_back, 0, ended.repeated))
@@ -231,6 +233,15 @@ class BonusExplorer(Explorer, ABC):
             returns=returns,
             archive=routes,
         )
+
+    def _cell(self, action: Int[Array, ""], after: Episode) -> Int[Array, ""]:
+        """The cell of the archive: the command, or a hash of the first words of the feedback."""
+        words = self.settings.archive_words
+        if not words:
+            return action
+        key = text_key(after.seen.observation[:words])[0]
+        # The high bits, on which all bits of the words bear.
+        return (key >> (32 - WORD_CELLS.bit_length() + 1)).astype(jnp.int32)
 
     def _is_for_archive(self, episode: Int[Array, ""]) -> Bool[Array, ""]:
         """Whether the episode after this one goes back to an entry of the archive."""
@@ -353,42 +364,3 @@ def mixed(
     total = weights.sum()
     by_weight = jnp.where(total > 0, weights / jnp.where(total > 0, total, 1.0), others)
     return share * by_weight + (1 - share) * others
-
-
-class TextExplorer(BonusExplorer):
-    """Counts the feedback after the command, with the score before it, in a hash table."""
-
-    def slots(self) -> int:
-        return self.settings.text_slots
-
-    def event(
-        self, before: Episode, action: Int[Array, ""], after: Episode, place: Int[Array, ""]
-    ) -> tuple[Int[Array, ""], Bool[Array, ""]]:
-        key = text_key(after.seen.observation)[0] + place.astype(jnp.uint32) * jnp.uint32(
-            0x9E3779B1
-        )
-        return (key % jnp.uint32(self.slots())).astype(jnp.int32), jnp.bool_(True)
-
-
-@register(
-    "episodic",
-    True,
-    settings=TextSettings,
-    metrics=METRICS,
-    summary="a bonus for feedback that is seen for the first time in an episode",
-)
-class EpisodicExplorer(TextExplorer):
-    """N is the number of episodes in which the text was seen at the score."""
-
-
-@register(
-    "counts",
-    True,
-    settings=TextSettings,
-    metrics=METRICS,
-    summary="a bonus for feedback that was seldom seen in the run",
-)
-class CountExplorer(TextExplorer):
-    """N is how often the text was seen at the score."""
-
-    once = False
