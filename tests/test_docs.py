@@ -178,7 +178,10 @@ def test_the_table_of_results() -> None:
     level_2 = {gate: record("saladworld/saladworld-2", f"drqn + {gate}").solved for gate in LEARNED}
     counts = {gate: sum(step is not None for step in of or ()) for gate, of in level_2.items()}
     assert counts == {"dropout": 0, "masking": 2, "cqlh": 5}
-    assert "On level 2 all five runs with cqlh solve it, with masking two" in " ".join(page.split())
+    assert (
+        "On level 2 all five of its runs with cqlh solve the level, two with masking"
+        in " ".join(page.split())
+    )
     ends = {label: row.split("|")[-2].split()[0] for label, row in zip(labels, rows, strict=True)}
     gated = [ends[f"drqn + {gate}"] for gate in ("dropout", "masking", "cqlh")]
     told = f"{ends['drqn']} to {gated[0]} (dropout), {gated[1]} (masking) and {gated[2]} (cqlh)"
@@ -193,7 +196,7 @@ def test_the_scores_on_zork() -> None:
         scores = record("zork/zork1", label).columns["score_average"][:, -1]
         assert [cell.strip() for cell in cells.split("|")] == [f"{score:.1f}" for score in scores]
     readme = " ".join((ROOT / "README.md").read_text().split())
-    words = {"ae-dqn": "look and inventory, ", "sc": "`sc` without them "}
+    words = {"ae-dqn": "look and inventory, ", "sc": "`sc`, which is not, "}
     for label, _ in rows:
         scores = record("zork/zork1", label).columns["score_average"][:, -1]
         told = "{:.1f}, {:.1f} and {:.1f}".format(*scores)

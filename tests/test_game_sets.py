@@ -420,7 +420,11 @@ def test_what_is_refused(
         ),
         (one_game, "--valid .* is for training on a folder of games, and saladworld-1 is one game"),
         ({"agent": "tabular", "gate": "none"}, "tabular trains on one game, .* use drqn, sc, drrn"),
-        ({"agent": "sc"}, "sc knows commands by their number, and .*test has others, such as '"),
+        (
+            {"agent": "sc"},
+            "sc knows commands by their number, and .*test has commands, such as '.*', that .*"
+            "train does not have; use an agent that reads commands: drrn",
+        ),
         ({"valid_every": 300}, "valid_every must be a multiple of metrics_every, which is 200"),
         ({"steps": 800, "valid_every": 600}, "steps must be a multiple of valid_every, .* 600"),
         ({"story": "x.z5"}, "--story is for one Z-machine story, and .* is a folder of games"),

@@ -290,12 +290,12 @@ def test_what_is_not_given_is_the_presets_and_the_configs() -> None:
 def test_an_option_counts_once() -> None:
     with pytest.raises(grue.UsageError, match="steps is given twice, once by --set"):
         command.conditions("saladworld-1", "small", ["steps=4000"], {"steps": 8000})
-    with pytest.raises(grue.UsageError, match="each gate is given once, not 'none,none'"):
+    with pytest.raises(grue.UsageError, match="give each gate only once, not 'none,none'"):
         command.conditions("saladworld-1", "small", [], {"gate": "none,none"})
     assert command.one_of("sc", None, "agent") == "sc"
     assert command.one_of(None, "sc,drqn", "agent") == "sc,drqn"
     assert command.one_of(None, None, "agent") is None
     with pytest.raises(grue.UsageError, match="give --agent or --agents, not both"):
         command.one_of("sc", "drqn", "agent")
-    with pytest.raises(grue.UsageError, match="--gate takes one, --gates takes several"):
+    with pytest.raises(grue.UsageError, match="--gate takes one gate; for several use --gates "):
         command.one_of("none,oracle", None, "gate")

@@ -1,4 +1,4 @@
-"""The interface of an agent: eight pure functions, the same for every run of a program.
+"""The interface of an agent: pure functions, the same for every run of a program.
 
 ``AgentState`` has two parts: updates change ``learned`` (weights, moments), playing changes
 ``kept`` (the replay memory, the scores seen).
@@ -74,11 +74,11 @@ class Agent(ABC):
         """Initial weights and an empty replay memory."""
 
     def for_play(self, state: AgentState) -> AgentState:
-        """What was learned, on these or other games, ready to play these; not to learn on."""
+        """The state for playing this environment, where it was learned on other games, too."""
         return state
 
     def without_explorer(self, state: AgentState) -> AgentState:
-        """For play outside training: exploratory commands are drawn uniformly."""
+        """The state for play outside training: exploratory commands are drawn uniformly."""
         return state
 
     @abstractmethod

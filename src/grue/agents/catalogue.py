@@ -1,4 +1,4 @@
-"""Imports, and so registers, all built-in agents, gates and explorers."""
+"""Registers all built-in agents, gates and explorers by importing their modules."""
 
 from __future__ import annotations
 

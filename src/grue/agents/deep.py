@@ -33,7 +33,10 @@ class DeepSettings(ReplaySettings):
         "elu", "activation of the hidden units; with relu heads die", choices=ACTIVATIONS
     )
     heads: int | None = setting(
-        None, "K; by default 1 for drqn, 5 for sc and drrn", above=0, most=contexts.CAPACITY
+        None,
+        "K, the number of heads; by default what the agent declares",
+        above=0,
+        most=contexts.CAPACITY,
     )
     positive_fraction: float = setting(
         0.25, "τ_p: share of the batch from episodes with a positive reward", least=0, most=1
@@ -52,11 +55,11 @@ class DeepSettings(ReplaySettings):
     )
     balance: str = setting(
         "reward",
-        "τ_p is of episodes with a reward; score: of each final score alike, and τ_n of all",
+        "reward: τ_p, τ_n by the sign of rewards; score: τ_p equally from all final scores, no τ_n",
         choices=("reward", "score"),
     )
     trace: float = setting(0.0, "λ of Q(λ) targets; 0: one step, as in the paper", least=0, most=1)
-    adam_by_head: bool = setting(True, "an Adam for each head; else one for all heads")
+    adam_by_head: bool = setting(True, "a separate Adam for each head; otherwise one for all heads")
     consistent_with_next: bool = setting(
         True, "CQLH with Q(h_{t+1}, a_t), as in the appendix; else Q(h_t, a_t), as in equation (4)"
     )
@@ -142,7 +145,7 @@ class DeepAgent(Agent):
         """The rewards to learn from. The replay memory is balanced by the game's rewards."""
         return steps.reward
 
-    # The eight functions of an agent
+    # The functions of ``Agent``
 
     def init(self, key: PRNGKeyArray) -> AgentState:
         """θ, θ⁻ ← θ, D = {}, J = {}"""
@@ -171,7 +174,7 @@ class DeepAgent(Agent):
         return None if self.command_sets is None else jnp.asarray(self.command_sets)[game.game]
 
     def for_play(self, state: AgentState) -> AgentState:
-        """What was learned, on these or other games, ready to play these; not to learn on."""
+        """The state for playing this environment, where it was learned on other games, too."""
         learned: Learner = state.learned
         words, weights = jnp.asarray(self.command_words), learned.working.weights
         working = learner.derived(learned.network, weights, words)
@@ -312,7 +315,11 @@ DEEP: dict[str, Any] = {
     "sets": True,
 }
 """The declaration of agents with this network."""
-register("drqn", True, summary="the baseline: one head for all scores", **DEEP)(DeepAgent)
-register("sc", True, heads=5, summary="score contextualisation: a head for each score", **DEEP)(
-    DeepAgent
-)
+register("drqn", True, summary="the baseline: one head (K = 1) for all scores", **DEEP)(DeepAgent)
+register(
+    "sc",
+    True,
+    heads=5,
+    summary="score contextualisation: the score selects one of the heads (K = 5)",
+    **DEEP,
+)(DeepAgent)

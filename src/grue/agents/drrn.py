@@ -2,8 +2,8 @@
 
     Q(h, a, u) = φ(W_k h + b_k) · V_k e_a + v_k · e_a + c_k,    e_a = norm(Φ_R(a)), k = J(u)
 
-The indexed scorer has a column of weights for each command. Here the column is made from the
-command's words, so that the commands are data: any number, in any order, also ones never seen.
+The scorer of sc has a column of weights for each command. Here the column is computed from the
+command's words. So the commands are data: their number and order may change, and new ones may come.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ class TextScorer(Scorer):
         keys = jax.random.split(key)
         super().__init__(sizes, keys[0])
         shape = (sizes.heads, sizes.hidden, sizes.encoder)
-        # A column is then as large as one of the indexed scorer.
+        # A column is then about as large as one of sc's scorer.
         self.meaning = uniform(keys[1], shape, sizes.hidden * sizes.encoder)
         self.worth = jnp.zeros((sizes.heads, sizes.encoder))
         self.bias = jnp.zeros(sizes.heads)
 
     def columns(self, vectors: Float[Array, "commands encoder"]) -> Columns:
-        """The products with the encodings, once for all states that are scored."""
+        """The columns, computed once from the encodings for all states that are scored."""
         vectors = normed(vectors)
         return Columns(self.meaning @ vectors.T, self.worth @ vectors.T + self.bias[:, None])
 
 
 def normed(vectors: Float[Array, "commands encoder"]) -> Float[Array, "commands encoder"]:
-    """Each with mean 0 and deviation 1: as they come from Φ_R they are small and much alike."""
+    """Each row scaled to mean 0 and deviation 1. Unscaled, they are small and nearly equal."""
     vectors = vectors - vectors.mean(-1, keepdims=True)
     return vectors / jnp.sqrt(jnp.square(vectors).mean(-1, keepdims=True) + 1e-6)
 
@@ -56,7 +56,7 @@ def normed(vectors: Float[Array, "commands encoder"]) -> Float[Array, "commands 
     True,
     heads=5,
     reads_commands=True,
-    summary="sc with commands scored by their text",
+    summary="sc (K = 5) with commands scored by their text",
     **DEEP,
 )
 class TextAgent(DeepAgent):

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 SMALLEST_SHARE = 1e-7
-"""Smallest ridge, as a fraction of the trace: less is lost in 32-bit rounding."""
+"""Smallest ridge, as a fraction of the trace: a smaller one vanishes in 32-bit rounding."""
 
 
 class Tally(NamedTuple):

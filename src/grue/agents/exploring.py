@@ -23,14 +23,14 @@ from grue.engine.environment import Environment
 
 
 class Candidates(NamedTuple):
-    """What an exploratory command is drawn from."""
+    """The commands from which an exploratory command is drawn."""
 
     allowed: Bool[Array, " commands"]
     """The gate's candidate set."""
     admissibility: Float[Array, " commands"]
     """ξ̂"""
     exists: Bool[Array, " commands"] | None = None
-    """In a set of games the commands of this game; None: all commands."""
+    """In a set of games, the commands that this game has. None: all commands."""
 
 
 class Explorer:
@@ -66,7 +66,7 @@ class Explorer:
     def exploratory(
         self, known: Any, episode: Episode, decided: Candidates
     ) -> Float[Array, " commands"] | None:
-        """The probabilities of an exploratory command; None: the candidates' are equal."""
+        """The probability of each command when exploring. None: uniform over the candidates."""
         return None
 
     def override(self, known: Any, episode: Episode, action: Int[Array, ""]) -> Int[Array, ""]:
@@ -133,7 +133,7 @@ class ExplorerSet:
         for i, explorer in enumerate(self.explorers):
             state, own, metrics = explorer.notice(known[i], before, action, after)
             states.append(state)
-            # Explorers may share fields and metrics: those of the run's explorer count.
+            # If explorers share a field or a metric, the value is that of the run's own explorer.
             for name, value in own.items():
                 fields[name] = jnp.where(number == i, value, fields.get(name, value))
             for name, value in metrics.items():

@@ -27,7 +27,7 @@ class Belief(NamedTuple):
     admissibility: Float[Array, " commands"]
     """ξ̂, the classifier's estimate."""
     admissible_set: Bool[Array, " commands"]
-    """From the game."""
+    """The admissible commands, from the game."""
     settings: Any
     """The gate's settings."""
 
@@ -53,7 +53,9 @@ class After(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class SoftSettings:
-    softness: float = setting(0.1, "ε₁: how often the gate allows all commands", least=0, most=1)
+    softness: float = setting(
+        0.1, "ε₁: probability that the gate allows all commands", least=0, most=1
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +106,7 @@ def best_believed(after: After) -> Float[Array, "*batch"]:
         return after.best
     exists = after.values > -jnp.inf
     kept = exists & (after.believed >= after.settings.threshold)
-    # If nothing is kept, the maximum is over all.
+    # If no command is kept, the maximum is over all.
     kept = kept | ~kept.any(-1, keepdims=True)
     return jnp.where(kept, after.values, -jnp.inf).max(-1)
 
@@ -225,7 +227,8 @@ def choose(
 ) -> Int[Array, ""]:
     """ε-greedy over the candidates.
 
-    ``exploratory``: the probabilities of an exploratory command, by default all candidates alike.
+    ``exploratory``: the probability of each command when exploring; by default uniform over the
+    candidates.
     """
     explore, pick = jax.random.split(key)
     greedy = jnp.where(candidates, values, -jnp.inf).argmax()

@@ -150,7 +150,7 @@ def loss(
 
 
 def with_history(batch: Sequences, least: int) -> Bool[Array, "steps batch"]:
-    """The steps whose history is long enough, or complete."""
+    """Which steps have a loss: their history is long enough, or complete."""
     begins = batch.previous[:, :1] < 0
     long_enough = jnp.arange(batch.valid.shape[1]) >= least
     return (batch.valid & (begins | long_enough)).T
@@ -197,7 +197,7 @@ class BatchTexts(NamedTuple):
     said: Int[Array, "rows batch"]
     """a_{t-1}"""
     commands: Int[Array, " commands"]
-    """All commands. Arbitrary for those that were not asked for."""
+    """All commands. Arbitrary if the commands were not requested."""
 
 
 def distinct_texts(

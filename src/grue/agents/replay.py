@@ -1,9 +1,11 @@
 """Balanced episodic replay memory, sampled as sequences within an episode.
 
 A fraction of the sequences comes from episodes with a positive reward, a fraction from episodes
-with a negative one, the rest from all. Or a fraction comes from every score that episodes ended
-with alike, however rare, the rest from all. The rows are a ring buffer: the oldest episodes are
-overwritten. An episode of n steps takes n + 1 rows, the last for what followed its last step.
+with a negative one, the rest from all. Alternatively, a fraction comes from episodes balanced by
+their final score: every final score is equally likely, however rare.
+
+The rows are a ring buffer: the oldest episodes are overwritten. An episode of n steps takes n + 1
+rows, the last for what followed its last step.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ class Ring(NamedTuple):
 
     first: Int[Array, " episodes"]
     length: Int[Array, " episodes"]
-    """In steps: one less than the rows."""
+    """Lengths in steps; an episode has one row more."""
     oldest: Int[Array, ""]
     count: Int[Array, ""]
     """The number of episodes ever added."""
@@ -53,7 +55,7 @@ class Stored(NamedTuple):
     observation: Int[Array, "capacity length"]
     facts: Int[Array, "capacity facts"]
     admissible_set: Int[Array, "capacity bytes"] | None
-    """Eight commands to a byte."""
+    """Admissible sets, eight commands to a byte."""
     fields: Fields
 
 

@@ -1,10 +1,11 @@
 """Return, then explore: some episodes begin with the commands of the best episode so far.
 
-The best episode is the one with the highest score; of two, the one that reached it in fewer
-commands. As long as its last reward is rare, an episode repeats its commands but for the last few:
-the number left out is spread evenly on a logarithmic scale, so half of these episodes play on from
-within the square root of all commands before the reward, and some from far away. Later it repeats
-all of them and explores from the highest score. It stops when that score ends the game.
+The best episode is the one with the highest score; if two tie, the one with fewer commands. As long
+as its last reward is rare, an episode repeats all its commands except the last few. How many are
+left out is uniform on a logarithmic scale: in half of these episodes at most the square root of
+their total number, in some episodes many more. Once the reward is not rare, all commands are
+repeated, and the episode explores from the highest score. If that score ends the game, nothing is
+repeated any more.
 
 Nothing is saved or restored: the commands are played from the start of the game. Episodes with
 repeated commands do not count in the score, the fraction and the wins of a run.
@@ -87,7 +88,8 @@ def notice(
 def next_episode(
     returns: Returns, episode: Int[Array, ""], share: float, rare: Bool[Array, ""]
 ) -> Returns:
-    """Decides how much the next episode repeats. ``rare``: the best episode's last reward is.
+    """Decides how much the next episode repeats. ``rare``: whether the last reward of the best
+    episode is rare.
 
     ``episode`` is the number of the episode that has ended, and ``share`` the share of episodes
     that repeat something.

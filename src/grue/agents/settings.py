@@ -145,7 +145,7 @@ def described(settings: type) -> Iterable[tuple[str, Any, str]]:
 
 @dataclass(frozen=True, kw_only=True)
 class NoSettings:
-    """For a gate or an explorer without settings."""
+    """The settings of a gate or an explorer that has none."""
 
 
 @dataclass(frozen=True, kw_only=True)

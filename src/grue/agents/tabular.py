@@ -195,5 +195,5 @@ register(
     settings=TabularSettings,
     updates=False,
     look_and_inventory=True,
-    summary="the same on the texts of look and inventory, which it is told",
+    summary="Q-learning on the texts of look and inventory, which it is told, in a table",
 )(partial(TabularAgent, look_and_inventory=True))

@@ -33,7 +33,7 @@ def traced_target(
 ) -> Float[Array, "steps *batch"]:
     """Peng's Q(λ): y_t = r_t + γ ((1 - λ) · next_value_t + λ · y_{t+1}) along sequences.
 
-    λ is ``trace``; where the sequence does not go on after a step, it is 0.
+    λ is ``trace``, but 0 for steps after which the sequence does not continue.
     """
 
     def back(after: Array, step: tuple[Array, ...]) -> tuple[Array, Array]:
@@ -58,10 +58,9 @@ def next_value(
 ) -> Float[Array, "*batch"]:
     """The value after a step, by gate: max_a Q(h', a) unless the gate says otherwise.
 
-    All maxima are over the commands that the game has: those that ``exists`` tells, if given.
-
-    ``believed`` is ξ̂(h_{t+1}, ·), for gates whose maximum is over what they believe admissible; 1
-    if not given.
+    All maxima are over the commands that the game has: those in ``exists``, if given.
+    ``believed`` is ξ̂(h_{t+1}, ·), for gates that take the maximum over the commands with a high ξ̂;
+    by default 1.
     The oracle's maximum is over ``next_admissible`` if given (padded to whole bytes). CQLH uses
     ξ̂ · max_a Q(h', a) + (1 - ξ̂) · ``q_next_same``; ACQLH drops the second term. ``q_next_same`` is
     Q(h_{t+1}, a_t) in the paper's appendix and Algorithm 1, and Q(h_t, a_t) in its equation (4).
@@ -71,7 +70,7 @@ def next_value(
     possible = q_next.max(-1)
     if next_admissible is not None:
         may = next_admissible[..., : q_next.shape[-1]]
-        # If nothing is admissible, as after the end, the maximum is over all.
+        # If no command is admissible, as after the end, the maximum is over all.
         may = may | ~may.any(-1, keepdims=True)
         possible = jnp.where(may, q_next, -jnp.inf).max(-1)
     believed = jnp.ones_like(q_next) if believed is None else believed

@@ -30,7 +30,9 @@ def bench_env_command(
     batch: Annotated[
         list[int] | None, typer.Option(min=1, help="A batch size; may be given again.")
     ] = None,
-    seconds: Annotated[float, typer.Option(min=0.01, max=3600, help="Time for each figure.")] = 2.0,
+    seconds: Annotated[
+        float, typer.Option(min=0.01, max=3600, help="Seconds for each measurement.")
+    ] = 2.0,
     as_json: AsJson = False,
 ) -> None:
     """Steps a second of the compiled engine and of real TextWorld, for every level."""
@@ -52,22 +54,26 @@ def bench_train_command(
         typer.Argument(metavar="[GAME]", help="A game or a folder of games, in place of --games."),
     ] = None,
     games: Annotated[
-        str, typer.Option(help="Games, with commas.")
+        str, typer.Option(help="Games, separated by commas.")
     ] = "saladworld-1,saladworld-3,saladworld-7",
     story: StoryPath = None,
     agents: Annotated[
-        str, typer.Option(help="Agents with the recurrent network, with commas.")
+        str, typer.Option(help="Agents with the recurrent network, separated by commas.")
     ] = "drqn,sc",
-    gates: Annotated[str, typer.Option(help="Gates, with commas.")] = "masking",
+    gates: Annotated[str, typer.Option(help="Gates, separated by commas.")] = "masking",
     runs: Annotated[
-        str, typer.Option(help="Numbers of runs side by side; one run measures each condition.")
+        str,
+        typer.Option(
+            help="Numbers of runs side by side, as in 1,5; 1 measures each agent and gate alone."
+        ),
     ] = "1",
     preset: Annotated[str, typer.Option(help="paper or small: the sizes.")] = "paper",
     values: Annotated[
         list[str] | None, typer.Option("--set", help="name=value; may be given again.")
     ] = None,
     parts: Annotated[
-        bool, typer.Option("--parts", help="Where the time goes, and the floors (on a GPU).")
+        bool,
+        typer.Option("--parts", help="Also show where the time goes, and lower bounds (on a GPU)."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:

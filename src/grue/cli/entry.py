@@ -74,7 +74,7 @@ def _run(given: Sequence[str]) -> int:
 
 
 def with_address(given: Sequence[str]) -> list[str]:
-    """Gives ``--ray`` without an address the one that stands for this machine."""
+    """Replaces ``--ray`` without an address by the address that stands for this machine."""
     words = list(given)
     after = [*words[1:], "-"][: len(words)]
     return [
@@ -84,7 +84,7 @@ def with_address(given: Sequence[str]) -> list[str]:
 
 
 def _value(error: Any, given: Sequence[str]) -> str:
-    """The value of an option that is out of range, which the message leaves out."""
+    """The out-of-range value of an option, for Typer's message, which leaves it out."""
     if "Input should be" not in error.format_message():
         return ""
     for option in getattr(getattr(error, "param", None), "opts", ()):

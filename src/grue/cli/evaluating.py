@@ -20,31 +20,31 @@ if TYPE_CHECKING:
 
 def eval_(
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="A run folder, or one that holds some.")
+        Path, typer.Argument(metavar="DIR", help="A run folder, or a folder of run folders.")
     ],
     episodes: Annotated[int, typer.Option(min=1, help="Episodes at the final ε.")] = 100,
-    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Seed of the play.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Seed of the episodes.")] = 0,
     transcript: Annotated[
         bool, typer.Option("--transcript", help="Show the greedy episode of each run.")
     ] = False,
     as_json: AsJson = False,
     greedy: Annotated[
-        bool, typer.Option("--greedy/--both", help="Only the greedy play, or that at the ε too.")
+        bool, typer.Option("--greedy/--both", help="Play greedily only, or also with the final ε.")
     ] = False,
     games: Annotated[
         Path | None,
         typer.Option("--games", metavar="FOLDER", help="Play every game of this folder instead."),
     ] = None,
     leave_out: Annotated[
-        bool, typer.Option("--leave-out", help="Leave damaged files of --games out.")
+        bool, typer.Option("--leave-out", help="Leave out damaged files of --games.")
     ] = False,
     best: Annotated[
-        bool, typer.Option("--best", help="The agent that was best on the validation games.")
+        bool, typer.Option("--best", help="Play the agent that was best on the validation games.")
     ] = False,
     ray: RayAddress = None,
     cores_per_group: CoresPerGroup = None,
 ) -> None:
-    """Play with trained agents: greedily, and with the ε that training ended on."""
+    """Play with trained agents: greedily, and with the final ε of training."""
     from rich.console import Console
 
     from grue.training.evaluate_runs import HowToPlay, evaluate_runs

@@ -43,12 +43,10 @@ def _describe(game: Game) -> dict[str, str | int | None]:
 
 def play_command(
     game: GameName,
-    hints: Annotated[
-        bool, typer.Option("--hints", help="Show the commands that would change something.")
-    ] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the game's chance.")] = 0,
+    hints: Annotated[bool, typer.Option("--hints", help="Show the admissible commands.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the game's random numbers.")] = 0,
     transcript: Annotated[
-        Path | None, typer.Option(help="Write the game to this file, which must not exist.")
+        Path | None, typer.Option(help="Write the transcript to this file, which must not exist.")
     ] = None,
     story: StoryPath = None,
 ) -> None:
@@ -100,7 +98,7 @@ def compile_(
         bool,
         typer.Option(
             "--near/--exact-only",
-            help="Whether commands may be exact only while their things are in sight.",
+            help="Whether some commands may be exact only while their things are in sight.",
         ),
     ] = True,
 ) -> None:
@@ -125,7 +123,9 @@ def make_games(
     kind: Annotated[str, typer.Argument(help="cooking, custom, simple, coin or hunter.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="A new folder for the games.")],
     count: Annotated[int, typer.Option(min=1, help="How many games.")] = 100,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the first game; the next adds 1.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Seed of the first game; each further game adds 1.")
+    ] = 0,
     level: Annotated[
         str | None, typer.Option(help="Settings of the games; docs/textworld.md lists them.")
     ] = None,
@@ -133,10 +133,10 @@ def make_games(
         str | None, typer.Option(help="Percent of train, valid and test games, as 80,10,10.")
     ] = None,
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="How many processes; by default one a core.")
+        int | None, typer.Option(min=1, help="How many processes; by default one per core.")
     ] = None,
 ) -> None:
-    """Make TextWorld games with its own generators, at settings known from the literature."""
+    """Make TextWorld games with its own generators and settings from the literature."""
     from grue.cli.sets import make_set
 
     make_set(kind, level, count, seed, expanded(output), split, jobs)
@@ -145,10 +145,10 @@ def make_games(
 def verify_command(
     game: TextWorldName,
     steps: Annotated[int, typer.Option(min=1, help="How many steps to compare.")] = 2000,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the play.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the episodes.")] = 0,
     jobs: Annotated[int, typer.Option(min=1, help="How many processes play.")] = 1,
 ) -> None:
-    """Play the compiled game and the real one side by side and compare all they say."""
+    """Play the compiled and the real game side by side, and compare every step."""
     from rich.console import Console
     from rich.progress import Progress
 

@@ -26,18 +26,18 @@ GameOrConfig = Annotated[
     str | None,
     typer.Argument(
         metavar="GAME",
-        help="As for grue play, or a folder of games; may stand in the --config file.",
+        help="As for grue play, or a folder of games; may be given in the --config file instead.",
     ),
 ]
 ValidFolder = Annotated[
     Path | None,
     typer.Option(
-        "--valid", metavar="FOLDER", help="Unseen games: the agent that is best there is kept."
+        "--valid", metavar="FOLDER", help="Unseen games; the agent that is best on them is kept."
     ),
 ]
 TestFolder = Annotated[
     Path | None,
-    typer.Option("--test", metavar="FOLDER", help="Unseen games that decide nothing."),
+    typer.Option("--test", metavar="FOLDER", help="Unseen games that are only measured."),
 ]
 ConfigPath = Annotated[
     Path | None,
@@ -45,12 +45,12 @@ ConfigPath = Annotated[
 ]
 RunSteps = Annotated[int | None, typer.Option(help="Steps of each run; by default the preset's.")]
 RunSeeds = Annotated[
-    str | None, typer.Option(help="As in 0,1,2 or 0-4, a run for each; by default 0.")
+    str | None, typer.Option(help="One run for each seed, as in 0,1,2 or 0-4; by default 0.")
 ]
 PresetName = Annotated[
     str, typer.Option(help="small: level 1 in minutes on a CPU; paper: the paper's sizes.")
 ]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on with the runs that are there.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue the existing runs.")]
 Together = Annotated[
     bool | None,
     typer.Option(
@@ -73,13 +73,13 @@ CommandsPath = Annotated[
 ]
 SettingTexts = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="Any setting; may be given again."),
+    typer.Option("--set", metavar="NAME=VALUE", help="Any setting; may be given several times."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 RunsPlace = Annotated[
     Path, typer.Option(help="Where the run folders go; also an address such as s3://BUCKET.")
 ]
-CheckpointSeconds = Annotated[float, typer.Option(min=0, help="Time between two checkpoints.")]
+CheckpointSeconds = Annotated[float, typer.Option(min=0, help="Seconds between two checkpoints.")]
 RayAddress = Annotated[
     str | None,
     typer.Option(
@@ -91,20 +91,18 @@ RayAddress = Annotated[
 CoresPerGroup = Annotated[
     int | None,
     typer.Option(
-        min=1, help="Cores of a group of runs; by default 1, with a GPU its share of them."
+        min=1, help="Cores for each group of runs; by default 1, on a GPU its share of the cores."
     ),
 ]
 GpusPerGroup = Annotated[
     float | None,
     typer.Option(
-        min=0, max=1, help="GPUs of a group of runs, as in 0.5; by default 1 if there are any."
+        min=0, max=1, help="GPUs for each group of runs, as in 0.5; by default 1 if there are any."
     ),
 ]
 KeepEvery = Annotated[
     int,
-    typer.Option(
-        min=0, metavar="STEPS", help="Also keep what is learned every so many steps; 0: no."
-    ),
+    typer.Option(min=0, metavar="STEPS", help="Also keep the agent every so many steps; 0: never."),
 ]
 WandbProject = Annotated[
     str | None,
@@ -129,5 +127,5 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
         table.add_column(column.replace("_", " "), justify="right" if numeric else "left")
     for row in rows:
         table.add_row(*map(str, row))
-    # A pipe has no width to fit into.
+    # A pipe has no width that the table must fit into.
     Console(width=None if sys.stdout.isatty() else 1000).print(table)

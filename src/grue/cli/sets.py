@@ -62,7 +62,7 @@ def compile_one(game: Game, path: Path, near: bool) -> CompiledGame:
 
 
 def compile_folder(folder: Path, near: bool) -> None:
-    """Compiles every game beside its story; those that are refused are told, and play hosted."""
+    """Compiles every game to a file beside its story, and reports those that are refused."""
     from grue.games.makers import games_in
 
     stories = list(games_in(folder))

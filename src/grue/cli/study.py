@@ -31,8 +31,12 @@ FigureName = Annotated[
     str, typer.Argument(metavar="FIGURE", help="A figure's name, all, or list to see them.")
 ]
 OnlyLevels = Annotated[str | None, typer.Option(help="Run only these levels, as in 1,3 or 1-3.")]
-OnlyConditions = Annotated[str | None, typer.Option(help="Run only these, as in drqn,sc+masking.")]
-OnlySeeds = Annotated[str | None, typer.Option(help="As in 0-4; by default the scale's.")]
+OnlyConditions = Annotated[
+    str | None, typer.Option(help="Run only these conditions, as in drqn,sc+masking.")
+]
+OnlySeeds = Annotated[
+    str | None, typer.Option(help="Run only these seeds, as in 0-4; by default those of the scale.")
+]
 DrawOnly = Annotated[
     bool, typer.Option("--draw-only", help="Train nothing; draw the runs that are done.")
 ]
@@ -47,10 +51,10 @@ Jobs = Annotated[
 ]
 Minutes = Annotated[
     float | None,
-    typer.Option(help="Train what ends within so many minutes, and print what is left."),
+    typer.Option(help="Train what can finish in this many minutes, and print what is left."),
 ]
 Slurm = Annotated[
-    bool, typer.Option("--slurm", help="Print a Slurm array script, a group for each job.")
+    bool, typer.Option("--slurm", help="Print a Slurm array script with one job for each group.")
 ]
 Plan = Annotated[
     bool, typer.Option("--plan", help="Train nothing; print the groups and how long they take.")
@@ -74,7 +78,7 @@ def reproduce(
     ] = None,
     data: Annotated[
         list[Path] | None,
-        typer.Option(help="Runs or records that are there already; may be given again."),
+        typer.Option(help="Folders of existing runs or records; may be given several times."),
     ] = None,
     levels: OnlyLevels = None,
     conditions: OnlyConditions = None,
@@ -131,7 +135,7 @@ def show_drawn(wish: Wish, places: Places, records: Sequence[Record]) -> None:
 
     folder = places.out / "figures"
     drawn = [draw_figure(figure, wish, records, folder) for figure in wish.figures]
-    # Nothing was run for these, but there may be records of them.
+    # These were not trained, but there may be records of them.
     more = [draw_figure(figure, wish, records, folder) for figure in wish.left_out]
     drawn += [one for one in more if one.path is not None]
     check_drawn(drawn, wish.scale.name)
@@ -181,7 +185,7 @@ def status(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show how far a study is, on whatever machines it runs."""
+    """Show the progress of a study, on whatever machines it runs."""
     from grue.experiments import progress_of
     from grue.experiments.storage import fetched
     from grue.training.progress import Display

@@ -54,13 +54,13 @@ def train_command(
     valid: ValidFolder = None,
     test: TestFolder = None,
     agent: Annotated[
-        str | None, typer.Option(help="By default sc; grue agents lists them.")
+        str | None, typer.Option(help="The agent, by default sc; grue agents lists them.")
     ] = None,
     gate: Annotated[
-        str | None, typer.Option(help="By default none; grue agents lists them.")
+        str | None, typer.Option(help="The gate, by default none; grue agents lists them.")
     ] = None,
     explore: Annotated[
-        str | None, typer.Option(help="One or several, as in none,counts; grue agents lists them.")
+        str | None, typer.Option(help="Explorers, as in none,counts; grue agents lists them.")
     ] = None,
     agents: Annotated[str | None, typer.Option(help="Several agents, as in drqn,sc.")] = None,
     gates: Annotated[str | None, typer.Option(help="Several gates, as in none,masking.")] = None,
@@ -69,7 +69,7 @@ def train_command(
     preset: PresetName = "small",
     values: SettingTexts = None,
     no_priority: Annotated[
-        bool, typer.Option("--no-priority", help="Replay all episodes alike.")
+        bool, typer.Option("--no-priority", help="Replay all episodes with equal probability.")
     ] = False,
     no_look: Annotated[bool, typer.Option("--no-look", help="Never force a look.")] = False,
     story: StoryPath = None,
@@ -85,7 +85,7 @@ def train_command(
     watch: Watch = False,
     wandb: WandbProject = None,
 ) -> None:
-    """Train agents on a game or a folder of games, a run folder for every agent, gate and seed."""
+    """Train agents on a game or a folder of games; every agent, gate and seed gets a run folder."""
     options = {
         "agent": one_of(agent, agents, "agent"),
         "gate": one_of(gate, gates, "gate"),
@@ -202,13 +202,13 @@ def read_settings(path: Path | None) -> dict[str, Any]:
 
 
 def _listed(settings: dict[str, Any], name: str) -> list[str]:
-    """The agents, gates or explorers of a list with commas."""
+    """The agents, gates or explorers in a comma-separated list."""
     from grue.training.config import TrainConfig
 
     text = settings.pop(name, getattr(TrainConfig, name))
     listed = [part.strip() for part in text.split(",")]
     if len(set(listed)) < len(listed):
-        raise UsageError(f"each {name} is given once, not {text!r}")
+        raise UsageError(f"give each {name} only once, not {text!r}")
     return listed
 
 
@@ -221,7 +221,7 @@ def one_of(single: str | None, several: str | None, name: str) -> str | None:
     if single is not None and several is not None:
         raise UsageError(f"give --{name} or --{name}s, not both")
     if single is not None and "," in single:
-        raise UsageError(f"--{name} takes one, --{name}s takes several: {single!r}")
+        raise UsageError(f"--{name} takes one {name}; for several use --{name}s {single}")
     return several if single is None else single
 
 
@@ -235,7 +235,7 @@ def _trained(
 ) -> list[list[str]]:
     """Trains with a display on stderr, and returns the rows of the final table.
 
-    ``often``: seconds between checkpoints, steps between what is kept.
+    ``often``: seconds between checkpoints, steps between kept agents.
     """
     from grue.training.progress import Display
     from grue.training.runs import run_name
@@ -262,7 +262,7 @@ def _trained(
 def logged(
     display: Progress, project: str | None, configs: Sequence[TrainConfig], out: Path
 ) -> AbstractContextManager[Progress]:
-    """The display, and around it the log of Weights & Biases if a project is named."""
+    """The display; if a project is given, it also logs to Weights & Biases."""
     if project is None:
         return nullcontext(display)
     from grue.training.wandb_log import WandbLog
@@ -272,7 +272,7 @@ def logged(
 
 def check_for_ray(ray: str | None, here_only: Mapping[str, object]) -> None:
     for name in (name for name, value in here_only.items() if value and ray is not None):
-        raise UsageError(f"{name} is for this machine; leave it or --ray out")
+        raise UsageError(f"{name} does not work with --ray; leave one of them out")
 
 
 def _trained_on_ray(
@@ -283,7 +283,7 @@ def _trained_on_ray(
     address: str,
     shares: tuple[int | None, float | None, float],
 ) -> list[list[str]]:
-    """The same on the nodes of a cluster. ``shares``: cores and GPUs of a group, checkpoints."""
+    """As ``_trained``, on the nodes of a cluster. ``shares``: cores, GPUs, checkpoint seconds."""
     from grue.experiments.conductor import told_failures
     from grue.experiments.study import PlannedStudy, Where, tell_failures
     from grue.training.progress import Display

@@ -25,9 +25,12 @@ def watch(
         list[str],
         typer.Argument(metavar="RUNS|GAME...", help="Run folders, folders of them, or games."),
     ],
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = 8484,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0: any free port.")] = 8484,
     host: Annotated[
-        str, typer.Option(help="Another than this machine's own needs the token it prints.")
+        str,
+        typer.Option(
+            help="Address to listen on; one that others can reach needs the printed token."
+        ),
     ] = "127.0.0.1",
     open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     story: StoryPath = None,
@@ -39,7 +42,7 @@ def watch(
         ),
     ] = None,
 ) -> None:
-    """Play, watch and understand agents in the browser."""
+    """Open a page to play games and to watch and understand agents."""
     from grue.watch.subjects import find_subjects
 
     subjects = find_subjects(what, story, commands)
@@ -69,7 +72,7 @@ def watch(
 
 @contextmanager
 def watched(configs: Sequence[TrainConfig], out: Path, wanted: bool) -> Iterator[None]:
-    """Serves the runs of a training while it goes on, if that is wanted."""
+    """Serves the runs while they are trained, if ``--watch`` is given."""
     if not wanted:
         yield
         return

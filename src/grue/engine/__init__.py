@@ -1,1 +1,1 @@
-"""Environments with pure ``reset`` and ``step``; see ``make``."""
+"""Environments with pure ``reset`` and ``step``; ``make.py`` makes them."""

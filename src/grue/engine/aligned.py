@@ -1,7 +1,7 @@
 """Gives compiled games common sizes, words and commands, so that one program can step them all.
 
-Things, rooms and places that a game lacks are added at the end of its own: things that are nowhere,
-rooms without ways. No table of a game asks about them, so it plays as before.
+Games are padded: missing things and rooms are added after the game's own, as things that are
+nowhere and rooms without exits. No table of the game refers to them, so it plays as before.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Arrays = dict[str, np.ndarray]
 
 
 class Aligned:
-    """A game in the layout of its set."""
+    """A game whose arrays are converted to the layout of its set."""
 
     def __init__(self, game: CompiledGame, layout: Layout) -> None:
         self.game, self.layout = game, layout
@@ -29,7 +29,7 @@ class Aligned:
         self.sizes = layout.sizes
         self.a = game.arrays
 
-    # How the numbers of a game change
+    # New numbers for the things of a game
 
     @cached_property
     def locations(self) -> np.ndarray:
@@ -45,7 +45,7 @@ class Aligned:
         """The new number of each variable."""
         found, begin = [], 0
         for block in VARIABLES:
-            if isinstance(block, int):  # As many in every game.
+            if isinstance(block, int):  # The size of this block is the same in every game.
                 own = most = block
             elif block in EXTRAS:
                 own, most = int(block in self.a), int(block in self.layout.extras)
@@ -57,16 +57,16 @@ class Aligned:
 
     @cached_property
     def own_command(self) -> np.ndarray:
-        """For each command of the set its number here; the last stands for all other texts."""
+        """For each command of the set, its number in this game; the last stands for other texts."""
         numbers = {command: i for i, command in enumerate(self.game.commands)}
         found = [numbers.get(command, self.layout.lacking) for command in self.layout.commands]
         return np.array([*found, self.layout.lacking], np.int32)
 
-    # The tables, by what they are about
+    # The tables, by topic
 
     @cached_property
     def arrays(self) -> Arrays:
-        """Whole tables have the same shape in all games, look-up tables all but the length."""
+        """Whole tables have the same shape in all games; look-up tables may differ in length."""
         found = {
             **self._world(),
             **self._statuses(),
@@ -81,7 +81,7 @@ class Aligned:
             found |= self._readings()
         if "capacity" in self.layout.extras:
             found["capacity"] = self.a.get("capacity", np.array(2**30, np.int32))
-        # NumPy's append makes numbers wider.
+        # NumPy's append widens the number type.
         return {n: a.astype(np.int32) if a.dtype == np.int64 else a for n, a in found.items()}
 
     def _world(self) -> Arrays:
@@ -104,7 +104,7 @@ class Aligned:
         }
 
     def _status(self, numbers: np.ndarray) -> np.ndarray:
-        """One past the last status stands for things whose state never changes."""
+        """The number after the last status stands for things whose state never changes."""
         return np.where(numbers == self.own["statuses"], self.sizes["statuses"], numbers)
 
     def _statuses(self) -> Arrays:
@@ -132,7 +132,7 @@ class Aligned:
         }
 
     def _commands(self) -> Arrays:
-        """The last command is one that the game lacks; the sentences of readings follow it."""
+        """The last command stands for commands that the game lacks; then come the sentences."""
         a, lacking = self.a, self.layout.lacking
         count, width = self.own["commands"], self.sizes["command_width"]
         parted = {}
@@ -168,7 +168,7 @@ class Aligned:
         offset[lacking] = len(table)
 
         def things(table: np.ndarray) -> np.ndarray:
-            """Of movable things and then places."""
+            """For movable things, then for places."""
             more = s["things"] - self.own["things"]
             return np.where(table >= self.own["things"], table + more, table)
 
@@ -191,7 +191,7 @@ class Aligned:
         }
 
     def _outcomes(self) -> Arrays:
-        """One more, which answers that a thing is not here."""
+        """Adds an outcome: the answer that the thing is not here."""
         a, s, extras = self.a, self.sizes, self.layout.extras
         count = len(a["outcome_frame"])
         moved = np.where(a["outcome_moved"] == self.own["things"], s["things"], a["outcome_moved"])
@@ -213,16 +213,16 @@ class Aligned:
             found["outcome_question"] = widened(a.get("outcome_question", none), (count + 1,))
             found["asked_values"] = widened(known, (s["asked"], s["questions"]))
         if "outcome_plural" in extras:
-            kept = len(a["guard_offset"]) + 1  # It stays what it was.
+            kept = len(a["guard_offset"]) + 1  # The status stays as it was.
             found["outcome_plural"] = widened(a.get("outcome_plural", none), (count + 1,), kept)
             found["opening_plural"] = a.get("opening_plural", np.array(kept, np.int32))
         return found
 
     def _possible(self) -> Arrays:
-        """In the order of the set's commands; those that the game lacks are not possible."""
+        """In the order of the set's commands; those that the game lacks are never admissible."""
         a, s = self.a, self.sizes
         which, offset, masks = self.variables[a["mask_variables"]], a["mask_offset"], a["masks"]
-        if not len(which):  # Nothing stands in the way: every room agrees.
+        if not len(which):  # No room rules the command out.
             which = offset = np.zeros(1, np.int32)
             masks = np.full((self.own["rooms"], *masks.shape[1:]), ONES, np.uint32)
 
@@ -236,7 +236,7 @@ class Aligned:
             return packed(own[..., here])
 
         words = -(-len(self.layout.commands) // 32)
-        # To ask twice about a variable changes nothing.
+        # Using a variable twice changes nothing.
         return {
             "mask_variables": widened(which, (s["masked"],), which[0]),
             "mask_offset": widened(offset, (s["masked"],), offset[0]),
@@ -303,7 +303,7 @@ class Aligned:
         }
 
     def _guards(self) -> Arrays:
-        """Two more: one always holds, one if the last list was of several things."""
+        """Adds two guards: one always holds, the other if the last list had several things."""
         a, width = self.a, self.sizes["guard_width"]
         rows, cells = len(a["guard_offset"]), len(a["guard_table"])
         which = widened(self.variables[a["guard_variables"]], (rows + 2, width))
@@ -319,12 +319,12 @@ class Aligned:
 
 
 def widened(table: np.ndarray, shape: tuple[int, ...], fill: Any = 0) -> np.ndarray:
-    """A table in the corner of a larger one."""
+    """A larger table, with this table in its corner."""
     wide = np.full(shape, fill, table.dtype)
     wide[tuple(slice(size) for size in table.shape)] = table
     return wide
 
 
 def _short(table: np.ndarray) -> np.ndarray:
-    """Half as wide where the numbers allow."""
+    """With a number type of half the width, if the numbers allow it."""
     return table.astype(np.int16 if table.max(initial=0) < 2**15 else np.int32)

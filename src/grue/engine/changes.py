@@ -1,8 +1,8 @@
-"""Finds the bytes of a story's memory that are its world, to compute e_t for unknown stories.
+"""Finds the bytes of a story's memory that hold its world, to compute e_t for unknown stories.
 
 The world consists of every object's parent and attributes, and the global variables. Some of these
 change by themselves or with any command: clocks, wanderers such as Zork's thief, and the parser's
-variables. They are found by play, with the same result in every process:
+variables. To exclude them, grue plays the story, with the same result in every process:
 
 - While the player only looks and waits, all changes are the story's own. Objects that change are
   ignored.

@@ -25,8 +25,8 @@ from grue.games.playable import Knowledge
 class CompiledEnv(Environment):
     """``env.reset(key) -> state, step`` and ``env.step(state, action) -> state, step``.
 
-    It is a pytree whose leaves are the game's tables. In a program that closes over it they are
-    constants, in one that takes it as an argument they are arguments.
+    It is a pytree whose leaves are the game's tables. In a program that closes over it, the tables
+    are constants; in a program that takes it as an argument, they are arguments.
     """
 
     def __init__(
@@ -67,13 +67,13 @@ class CompiledEnv(Environment):
         return self._turns.reset()
 
     def restart(self, state: State) -> tuple[State, Step]:
-        """The next episode, which begins as all do: it is not computed again."""
+        """The next episode. All episodes begin alike, so its first state is computed only once."""
         return jax.tree.map(jnp.asarray, self._start)
 
     @property
     def _start(self) -> tuple[State, Step]:
         if self._known_start is None:
-            # Compiled by itself, it runs at once also where another program is traced.
+            # Compiled on its own, so that it runs immediately even while another program is traced.
             with jax.disable_jit(False):
                 program = jax.jit(self.reset).lower().compile()
                 self._known_start = jax.tree.map(np.asarray, program())
@@ -111,7 +111,7 @@ class CompiledEnv(Environment):
 
 
 class _Fixed:
-    """What is no table: programs are shared by games that are equal in it and in their shapes."""
+    """Everything except the tables. Games share a program if this and the shapes are equal."""
 
     def __init__(self, game: CompiledGame, episode_steps: int, source: Game | None) -> None:
         self.game, self.episode_steps, self.source = game, episode_steps, source

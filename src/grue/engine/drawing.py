@@ -1,4 +1,4 @@
-"""Which game of a set the next episode plays."""
+"""Draws the game of a set that the next episode plays."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ DRAWS = ("uniform", "in order", "same")
 @partial(jax.tree_util.register_dataclass, data_fields=["below"], meta_fields=["order"])
 @dataclass(frozen=True)
 class Draw:
-    """Uniform or by weights; or in order, from a game that the key draws; or always the same."""
+    """Uniform or by weights; in order, from a game drawn by the key; or always the same game."""
 
     below: Any
-    """The chance of each game together with all before it."""
+    """The cumulative probability of each game and all games before it."""
     order: str = "uniform"
 
     @classmethod
@@ -78,7 +78,7 @@ TURNS = ((13, 15, 26, 6), (17, 29, 16, 24))
 def _threefry(first: Any, second: Any, high: Any, low: Any) -> tuple[Array, Array]:
     """Threefry 2x32 (Salmon et al. 2011), the random bits of ``jax.random``.
 
-    On a CPU JAX's own is a loop of small steps, and a set draws in every step: for games that end.
+    JAX's own version is slow on a CPU, and a set draws in every step, in case the game ends.
     """
     keys = (first, second, first ^ second ^ np.uint32(0x1BD11BDA))
     high, low = high + first, low + second

@@ -1,7 +1,7 @@
 """Runs emulators in subprocesses, by default one for each core.
 
 Random play can make emulators crash or hang. A subprocess that ends or does not answer in time is
-replaced, and its questions are answered with ``failed``. Subprocesses are not forked, since a fork
+replaced, and its requests are answered with ``failed``. Subprocesses are not forked, because a fork
 of a program with threads may hang.
 """
 
@@ -29,7 +29,7 @@ STEP_SECONDS = 10.0
 """Time limit for each step, far above what a step needs."""
 START_SECONDS = 120.0
 MOST_FAILURES = 20
-"""The pool gives up after so many failures in a row."""
+"""The pool gives up after this many failures in a row."""
 VARIABLE = "GRUE_WORKERS"
 PROGRAM = (
     "import sys; sys.path[:] = {path!r}; "
@@ -40,7 +40,7 @@ OTHER_CORES = 2
 
 
 class WorkerError(GrueError):
-    """A subprocess ended or does not answer."""
+    """A subprocess has ended or does not answer."""
 
 
 @dataclass
@@ -48,9 +48,9 @@ class Spent:
     """Seconds since the pool was made, for profiling."""
 
     asking: float = 0.0
-    """From questions to answers."""
+    """Time between requests and answers."""
     playing: float = 0.0
-    """Of that, in the emulators of the slowest subprocess."""
+    """The part of it that the emulators of the slowest subprocess needed."""
 
 
 class Worker:

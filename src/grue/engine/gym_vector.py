@@ -78,7 +78,7 @@ class TextGameVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._games: Games | None = None
-        # One game is part of the program; the tables of many would make it large.
+        # One game is compiled into the program; the tables of many games would make it large.
         tables = jax.device_put(self.engine) if self.is_set else None
         self._turn: Any = partial(jax.jit(self._turn_of_all), tables)
         self._begin: Any = partial(jax.jit(self._begin_all), tables)

@@ -30,7 +30,7 @@ class GymnaxParams(NamedTuple):
     game: Any = ANY
     """The number of a game of a set; -1 draws one for each episode."""
     max_steps_in_episode: Any = 0
-    """Ends an episode at the latest; 0 leaves the environment's own limit alone."""
+    """A further step limit; 0: only the environment's own limit."""
 
 
 class GymnaxState(NamedTuple):
@@ -42,7 +42,7 @@ class GymnaxState(NamedTuple):
 
 
 class GymnaxEnv:
-    """``reset`` and ``step`` with keys and parameters. An ended episode is followed by the next.
+    """``reset`` and ``step`` with keys and parameters. After an end, the next episode begins.
 
     ``step`` gives six values, with terminated and truncated; with ``legacy`` five, with done.
     """
@@ -64,9 +64,9 @@ class GymnaxEnv:
     def step(
         self, key: Any, state: GymnaxState, action: Any, params: GymnaxParams | None = None
     ) -> tuple[Any, ...]:
-        """The observation and state after an end are those of the next episode's beginning.
+        """After the end of an episode, observation and state are those of the next beginning.
 
-        ``info`` tells of the step itself: its last observation is ``info["observation"]``.
+        ``info`` describes the step itself: its own observation is ``info["observation"]``.
         """
         params = self.default_params if params is None else params
         own, following = jax.random.split(key)
@@ -86,7 +86,7 @@ class GymnaxEnv:
     def step_env(
         self, key: Any, state: GymnaxState, action: Any, params: GymnaxParams
     ) -> tuple[Any, ...]:
-        """One step without what follows an end."""
+        """One step; after the end of an episode, the next one is not begun."""
         following, step = self.env.step(state.game, action)
         reward = jnp.asarray(step.reward, jnp.float32)
         after = self._state(following, step, state.time + 1)
@@ -113,7 +113,7 @@ class GymnaxEnv:
     def get_obs(
         self, state: GymnaxState, params: GymnaxParams | None = None, key: Any = None
     ) -> Any:
-        """What looking around would print."""
+        """The tokens that look would print."""
         return self.env.look(state.game)
 
     def is_terminal(self, state: GymnaxState, params: GymnaxParams | None = None) -> Array:
@@ -122,7 +122,7 @@ class GymnaxEnv:
         )
 
     def _late(self, state: GymnaxState, params: GymnaxParams) -> Array:
-        """Whether the episode has come to a limit: that of its game, or that of the params."""
+        """Whether the episode has reached the step limit of its game or of ``params``."""
         limit = self.env.episode_steps
         if isinstance(self.env, StackedEnv):
             limit = jnp.asarray(self.env.episode_limits)[state.game.game]

@@ -169,7 +169,7 @@ class EmulatorEnv(RealGame[G], ABC):
         return np.full(len(self.commands), not state.over)
 
     def prepare(self) -> None:
-        """Computes in advance what would take too long during a step."""
+        """Computes in advance what would take too long in a step."""
 
     def close(self) -> None:
         self._current = None

@@ -23,12 +23,12 @@ from grue.games.playable import Knowledge, Playable
 from grue.games.tokens import SharedVocabulary
 
 OPEN = 32
-"""So many games are open at once; the one that was not played for longest is closed."""
+"""The number of games open at once; the one played least recently is closed."""
 
 
 @dataclass(frozen=True)
 class GameOfSet:
-    """What is known of a game of a set before it is played."""
+    """A game of a set before it is played."""
 
     name: str
     commands: tuple[str, ...]
@@ -40,9 +40,9 @@ class GameOfSet:
     digest: str
     knows: Knowledge
     entry: CompiledEntry | None
-    """If it is compiled."""
+    """The compiled game, if it is compiled."""
     game: Playable | None
-    """If its story is known."""
+    """The game with its story, if it is known."""
 
     @classmethod
     def compiled(cls, entry: CompiledEntry, game: Playable | None = None) -> GameOfSet:
@@ -128,7 +128,7 @@ class HostedSetEnv(Environment):
         return member.episode_steps if self._limit is None else self._limit
 
     def reset(self, key: Any = None, game: int | None = None) -> tuple[HostedSetState, Step]:
-        """Draws a game by the key, or the integer, and begins it; or begins that of a number."""
+        """Begins a game that is drawn by the key or integer, or the game with a given number."""
         if key is None:
             stream = np.zeros(2, np.uint32)
         else:
@@ -184,7 +184,7 @@ class HostedSetEnv(Environment):
         self._open.clear()
 
     def _of(self, game: int) -> Any:
-        """What plays a game. Real games that were closed are opened again."""
+        """The environment of a game. A real game that was closed is opened again."""
         if game in self._number_of:
             return self._stacked
         if game not in self._open:
@@ -198,7 +198,7 @@ class HostedSetEnv(Environment):
         return self._open[game]
 
     def _of_set(self, game: int, step: Step) -> Step:
-        """With the commands and subtasks of the set."""
+        """The step, with the commands and subtasks of the set."""
         possible = np.asarray(step.admissible_set)
         if game not in self._number_of:
             own = [self._numbers[command] for command in self.members[game].commands]
@@ -218,7 +218,7 @@ class HostedSetEnv(Environment):
 
 
 class _Compiled:
-    """The compiled games of a set, with the calls of a hosted one."""
+    """The compiled games of a set, with the interface of a hosted set."""
 
     def __init__(self, env: StackedEnv) -> None:
         self.env = env

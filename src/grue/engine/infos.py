@@ -1,4 +1,4 @@
-"""Everything that TextWorld's EnvInfos tell of a game, as functions of a compiled state.
+"""Everything that TextWorld's EnvInfos can return, as functions of a compiled state.
 
 The names are TextWorld's. Nothing here spends a step.
 """
@@ -81,7 +81,7 @@ class World:
                 yield ("free", here, there)
 
     def _slots(self, carried: int) -> list[Fact]:
-        """Slots are alike: the first ones are taken to be those in use."""
+        """Slots are interchangeable: the first ones are reported as used."""
         if self.logic.capacity is not None:
             return []  # The facts about them never change.
         slots = sorted(self.model.slots, key=list(self.game.infos).index)
@@ -152,7 +152,7 @@ class World:
 
 
 class Infos(Mapping[str, Any]):
-    """What is told of one state, computed when it is asked for: ``infos["facts"]``."""
+    """The infos of one state. Each is computed on access, as in ``infos["facts"]``."""
 
     def __init__(self, world: World, env: Any, state: State) -> None:
         self._world, self._env, self._state = world, env, state

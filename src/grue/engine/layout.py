@@ -36,7 +36,7 @@ class Layout:
 
     @property
     def lacking(self) -> int:
-        """The number that stands in each game for the commands that it lacks."""
+        """The number that stands for commands that a game lacks, the same in every game."""
         return self.sizes["commands"]
 
     @property
@@ -82,7 +82,7 @@ def sizes_of(game: CompiledGame) -> dict[str, int]:
         "masked": max(len(a["mask_variables"]), 1),
         "planes": a["masks"].shape[1],
         "events": a["event_masks"].shape[1],
-        # One more, which is never done: what games with fewer subtasks point at.
+        # One more quest, which is never done: games with fewer subtasks point at it.
         "quests": len(a["quest_reward"]) + 1,
         "subtasks": len(game.header["subtasks"]),
         "points": len(a["score_start"]) - below,
@@ -98,10 +98,10 @@ def sizes_of(game: CompiledGame) -> dict[str, int]:
 
 
 def _points_below(arrays: Mapping[str, np.ndarray]) -> int:
-    """How many texts there are of points lost: they come last."""
+    """The number of texts about lost points, which come last."""
     return -int(np.minimum(arrays["quest_reward"], 0).sum())
 
 
 def shared_words(games: Iterable[Iterable[str]]) -> SharedVocabulary:
-    """The words of some games, and of the answer to what they do not have."""
+    """The words of some games and of ``NOT_HERE``."""
     return SharedVocabulary.of_games([*games, tokenize(NOT_HERE)])

@@ -68,7 +68,7 @@ def refusal(game: Playable, error: CannotCompileError) -> str:
 
 
 def compiled(game: Playable) -> CompiledGame:
-    """A game's arrays: from the file beside its story, or compiled now; told if they are near."""
+    """A game's arrays, from the file beside its story or compiled now. Warns if they are near."""
     known = game.textworld()
     path = compiled_path(known)
     if path.exists():

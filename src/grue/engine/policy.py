@@ -15,11 +15,11 @@ from typing import NamedTuple
 from grue.games.logic import Action, Facts, Logic, without
 
 MOST_STATES = 3000
-"""So many states are looked at for a way back to the plan."""
+"""The largest number of states in a search for the way back to the plan."""
 
 
 class Rest(NamedTuple):
-    """What follows from one command of the plan on."""
+    """The rest of the plan from one command on."""
 
     commands: tuple[str, ...]
     needs: Facts
@@ -94,7 +94,7 @@ class Policy:
             if found is None:
                 if by_command[command] or command not in self.logic.actions:
                     return []
-                continue  # It only shows something.
+                continue  # The command changes nothing.
             facts = found.apply(facts)
             # What newly done quests ask for must hold after the command.
             new = self._done(facts) - done

@@ -40,7 +40,7 @@ class History(NamedTuple):
     episode: Array
     seed: Array
     commands: Array
-    """The first ``steps`` of them have been taken."""
+    """The commands of the episode; the first ``steps`` of them have been taken."""
     steps: Array
     score: Array
     subtasks: Array
@@ -49,7 +49,7 @@ class History(NamedTuple):
     """The emulator failed, and the episode ends here."""
     looked: Array
     carried: Array
-    """What look and inventory would print, if the game is ``informed``."""
+    """The output of look and inventory, if the game is ``informed``."""
 
 
 class PooledEnv(RealGame[Playable]):

@@ -26,13 +26,13 @@ def printed(
     def of_pieces(name: str) -> Array:
         return t.run(f"piece_{name}", first, sizes.most_pieces)
 
-    # The rows behind the last piece are of other texts.
+    # The rows after the last piece belong to other texts.
     within = number < t["frame_count"][frame]
     values = take(state.variables, of_pieces("guard_variables"))
     cell = of_pieces("guard_offset") + (values * of_pieces("guard_strides")).sum(1)
     (shown,) = apart(within & t["guard_table"][jnp.where(within, cell, 0)])
     word_length = of_pieces("length") * shown
-    # Few pieces are lists: what they list is found for them alone.
+    # Few pieces are lists, so things are looked up only for these.
     lists_at = t["frame_lists"][frame]
     of_list = jnp.where(within, of_pieces("list"), len(lists_at))
     holder = t["piece_holder"][first + lists_at]
@@ -51,8 +51,8 @@ def printed(
         items.before * items.length[:, None]
     ).sum(0)
 
-    # Each token's source is its position plus a shift that changes where a piece begins. An item
-    # has a shift of its own, which ends with it.
+    # Each token's source is its position plus a shift, which changes where a piece begins. An item
+    # of a list has its own shift, which ends with the item.
     shift = jnp.where(of_list < len(lists_at), 0, of_pieces("start") - start)
     shift_before = jnp.concatenate([jnp.zeros(1, jnp.int32), shift[:-1]])
     item_shift = (items.start - item_at) * listed
@@ -60,7 +60,7 @@ def printed(
     total, points_length = end[-1], t["score_length"][points]
     score_shift = t["score_start"][points] - total
     end_shift = t["end_start"][ending] - total - points_length
-    # Half as wide, twice as many at once.
+    # With half the width, twice as many numbers are processed at once.
     short = jnp.int16 if sizes.most_tokens < 2**15 else jnp.int32
     behind = jnp.stack([total, total + points_length])
     where = [start, item_at, item_at + items.length, behind]
@@ -111,7 +111,7 @@ def _added(position: Array, where: Sequence[Array], change: Sequence[Array]) -> 
     product = partial(jnp.matmul, precision=jax.lax.Precision.HIGHEST)
     sums = product(put.reshape(count, BLOCK), before)
     sums = (sums + product(sums[:, -1], whole)[:, None]).reshape(-1)
-    # Numbers of 16 bits may run over and back: they are cut off, not limited.
+    # By way of 32 bits, numbers of 16 bits wrap around instead of being clipped.
     return sums[: len(position)].astype(jnp.int32).astype(position.dtype)
 
 
@@ -120,7 +120,7 @@ BLOCK = 32
 
 
 def apart(*arrays: Array) -> tuple[Array, ...]:
-    """Keeps what is used many times from being computed again each time."""
+    """Keeps XLA from computing values again at every place where they are used."""
     return jax.lax.optimization_barrier(arrays)
 
 
@@ -152,14 +152,14 @@ class _Items(NamedTuple):
     start: Array
     length: Array
     before: Array
-    """Which things (rows) stand before it in its list."""
+    """For each thing, which things (rows) come before it in its list."""
 
 
 def _items(t: Any, state: Any, listed: Array) -> _Items:
     """The things as items of the lists they stand in."""
     together = state.locations[:, None] == state.locations
     before = together & (state.recency[:, None] > state.recency)
-    # Both sums in one: XLA would compute the second anew wherever it is asked for.
+    # Both sums at once: XLA would compute the second one again at every use.
     (both,) = apart((before + together * 0x10000).sum(0))
     rank, size = both & 0xFFFF, both >> 16
     separator = jnp.where(rank == 0, 0, jnp.where(rank == size - 1, 2, 1))

@@ -30,7 +30,7 @@ OneGame = str | Path | Playable | CompiledGame
 
 @dataclass
 class _Set:
-    """Games as they are found, and what is to be said about them."""
+    """The games that were found, and the messages about them."""
 
     hosted: str
     damaged: str
@@ -55,7 +55,7 @@ class _Set:
                 self.found.append(GameOfSet.real(load(game)))
 
     def tell(self, total: int) -> None:
-        """Refuses what is not wanted; else one line about games left out, one about near ones."""
+        """Refuses unwanted games; else warns about games that are left out or compiled near."""
         if self.refused and self.hosted == "refuse":
             name, why = self.refused[0]
             raise CannotCompileError(
@@ -123,8 +123,8 @@ def make_many(
     """One environment for many games: a folder of them, or a list of names and paths.
 
     ``reset(key)`` draws a game and ``restart`` the next: "uniform", or with ``weights``, one for
-    each game; "in order"; or the "same" again. ``vocabulary`` is that of a training set: other
-    words are then unknown. ``commands`` come before those of the games. Games that cannot be
+    each game; "in order"; or the "same" again. ``vocabulary`` is that of a training set: all other
+    words become unknown. ``commands`` are numbered before those of the games. Games that cannot be
     compiled are refused, or with ``hosted`` left out or played hosted, which is not for jit.
     ``damaged`` files are refused or left out.
     """

@@ -1,4 +1,4 @@
-"""What decides which thing a name stands for, where the names of a compiled game share words."""
+"""Finds what a name stands for, if the names of a compiled game share words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many different games in one program: the tables of all, and a state that says which is played.
+"""Many different games in one program: the tables of all games; the state says which is played.
 
 Small tables have a row for each game. Look-up tables lie end to end, so that a game with many
 outcomes or long texts makes no other larger.
@@ -34,14 +34,14 @@ from grue.games.tokens import SharedVocabulary
 
 END_TO_END = ("command_", "decision_", "reading_", "outcome_", "frame_", "piece_", "guard_")
 END_TO_END += ("operations", "masks", "event_masks", "tokens")
-"""How the names of the tables begin that are only looked into."""
+"""Prefixes of the names of look-up tables."""
 
 
 class SetState(NamedTuple):
     """A game of a set under way."""
 
     game: Array
-    """Which one."""
+    """The number of the game."""
     stream: Array
     """Random bits, for the games of all episodes."""
     episode: Array
@@ -122,7 +122,7 @@ class StackedEnv(Environment):
     # The pure functions
 
     def reset(self, key: Any = None, game: Array | int | None = None) -> tuple[SetState, Step]:
-        """Draws a game by the key and begins it; or begins the game of a number.
+        """Begins a game that is drawn by the key, or the game with a given number.
 
         In a jitted program the number cannot be checked.
         """
@@ -191,7 +191,7 @@ class StackedEnv(Environment):
     @property
     def _starts(self) -> tuple[State, Step]:
         if self._known_starts is None:
-            # Compiled by itself, it runs at once also where another program is traced.
+            # Compiled on its own, so that it runs immediately even while another program is traced.
             tables = self._rows, self._ended, self._begins
             with jax.disable_jit(False):
                 program = jax.jit(_starts, static_argnums=0).lower(self._fixed.sizes, *tables)
@@ -206,7 +206,7 @@ class StackedEnv(Environment):
         return len(self.commands)
 
     def with_draw(self, draw: Draw) -> StackedEnv:
-        """The same games, drawn otherwise. A program that takes the set as an argument can stay."""
+        """The same games, drawn differently. Programs that take the set as an argument remain."""
         if len(draw.below) != len(self.names):
             raise UsageError(
                 f"the draw is of {len(draw.below)} games, and the set has {len(self.names)}; "
@@ -223,7 +223,7 @@ class StackedEnv(Environment):
         return self._fixed.single(int(game))
 
     def own(self, state: SetState) -> State:
-        """The state as that of the game by itself, in the numbers of ``single(state.game)``."""
+        """The state converted to one of ``single(state.game)``."""
         if np.ndim(state.game):
             raise UsageError(
                 "this is for one state: take one of a batch, as in "
@@ -253,7 +253,7 @@ class StackedEnv(Environment):
 
 
 class _FixedSet:
-    """What is no table of a set."""
+    """Everything of a set except its tables."""
 
     def __init__(
         self,
@@ -350,14 +350,14 @@ def alike(games: Sequence[CompiledGame]) -> list[CompiledEnv]:
 
 
 def joined_digest(digests: Sequence[str]) -> str:
-    """Of a set; that of the game if there is only one."""
+    """The digest of a set; that of the game if there is only one."""
     if len(digests) == 1:
         return digests[0]
     return digest_of({"games": np.frombuffer("\n".join(digests).encode(), np.uint8)})
 
 
 def names_of_subtasks(games: Sequence[Sequence[str]]) -> tuple[str, ...]:
-    """A name where all games that have so many subtasks agree, else a number."""
+    """The name if all games that have this subtask agree on it, else a number."""
     found = []
     for number in range(max(map(len, games))):
         names = {names[number] for names in games if len(names) > number}

@@ -1,7 +1,7 @@
 """The tables of a game, as the engine reads them.
 
-``t.name`` is a whole table, and ``t["name"][index]`` looks into one. The same code so plays one
-game (``Tables``) and one of many (``TablesOfOne``), whose look-up tables lie end to end.
+``t.name`` is a whole table, and ``t["name"][index]`` reads entries. So the same code plays a single
+game (``Tables``) and a game of a set (``TablesOfOne``), whose look-up tables are concatenated.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Tables:
         return jnp.asarray(self.arrays[name])
 
     def run(self, name: str, start: Array, count: int) -> Array:
-        """So many rows from one on: they lie together, so this is faster than one by one."""
+        """Consecutive rows. They lie together, so this is faster than one by one."""
         return _run(self.arrays[name], start, count)
 
 
@@ -96,7 +96,7 @@ class _From:
 
 
 class _InBlocks:
-    """A table that is stored as blocks: which block each stretch of it is, and the blocks."""
+    """A table stored as distinct blocks, and for each part of the table the number of its block."""
 
     def __init__(self, which: _From, blocks: _From) -> None:
         self.which, self.blocks = which, blocks
@@ -107,11 +107,11 @@ class _InBlocks:
 
 BLOCK = 16
 IN_BLOCKS = ("decision_table", "reading_table")
-"""Long tables in which the same stretches come again and again."""
+"""Long tables in which the same blocks occur many times."""
 
 
 def in_blocks(game: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """A game's tables, with the stretches of long ones stored once."""
+    """A game's tables, with equal blocks of long ones stored once."""
     found = dict(game)
     for name in IN_BLOCKS:
         if name in game:
@@ -129,11 +129,11 @@ def _run(table: Any, start: Array, count: int) -> Array:
 
 
 TEXT = "tokens"
-"""The table whose numbers are given out as they are stored."""
+"""The table whose numbers are returned in the type in which they are stored."""
 
 
 def narrow(table: np.ndarray, name: str) -> np.ndarray:
-    """The same numbers in as few bytes as they need, so that more tables stay in the caches."""
+    """The same numbers in the smallest type, so that more tables fit into the caches."""
     if name == TEXT or table.dtype != np.int32 or not table.size:
         return table
     kinds = (np.uint8, np.int8, np.int16, np.uint16)
@@ -143,14 +143,14 @@ def narrow(table: np.ndarray, name: str) -> np.ndarray:
 
 
 def _whole(found: Array, name: str) -> Array:
-    """What was narrow is computed with as 32 bits."""
+    """Converts narrow numbers to 32 bits for computing."""
     if name == TEXT or found.dtype in (jnp.bool_, jnp.uint32):
         return found
     return found.astype(jnp.int32)
 
 
 class Most(NamedTuple):
-    """How much there is in a text at most: of a game, or of any game of a set."""
+    """The largest size of a text: in a game, or in any game of a set."""
 
     lists: int
     pieces: int
@@ -168,7 +168,7 @@ class Most(NamedTuple):
 
 
 def derived(arrays: Mapping[str, np.ndarray], most: Most | None = None) -> dict[str, np.ndarray]:
-    """A game's tables, and those that follow from them."""
+    """A game's tables, and tables that are derived from them."""
     most = most or Most.of(arrays)
     things = len(arrays["start_location"])
     rooms, locations = len(arrays["exit_to"]), int(arrays["location_count"])
@@ -201,7 +201,7 @@ def packed(truths: np.ndarray) -> np.ndarray:
 
 
 def _pieces(arrays: Mapping[str, np.ndarray], most: int) -> dict[str, np.ndarray]:
-    """What is told of pieces, and of the guard of each, so that the rows of a text lie together.
+    """The data of pieces and of their guards, so that the rows of a text lie together.
 
     Behind the last piece there are rows of nothing: a run of ``most`` never leads out of a table.
     """
@@ -218,9 +218,9 @@ GUARDS = ("guard_offset", "guard_variables", "guard_strides")
 
 
 def _lists(arrays: Mapping[str, np.ndarray], most: int) -> dict[str, np.ndarray]:
-    """For each frame which of its pieces are lists, and for each piece which list it is.
+    """For each frame, which of its pieces are lists; for each piece, which list it is.
 
-    Pieces that are none have the number ``most``.
+    Pieces that are not lists have the number ``most``.
     """
     is_list = arrays["piece_holder"] != NO_HOLDER
     of_piece = np.full(len(is_list), most, np.int32)

@@ -1,4 +1,4 @@
-"""Many games under way in one process, with texts in and out: for players that read and write.
+"""Plays many games in one process by texts: for players that read and write, such as LLMs.
 
 games = grue.TextGames(grue.make_many("games/train"))
 now = games.begin(1000, seed=0)
@@ -25,7 +25,7 @@ from grue.games.tokens import Vocabulary, join
 
 @dataclass(frozen=True)
 class TextMoment:
-    """Games under way. It is a value: it can be kept and played on from any number of times."""
+    """Games being played. It is a value: you can keep it and play on from it many times."""
 
     state: SetState
     """On the host: a row for each game."""
@@ -71,7 +71,7 @@ class TextMoment:
 
     @property
     def shares(self) -> np.ndarray:
-        """The scores as shares of the full ones."""
+        """The scores, divided by the maximal scores."""
         return self.step.score / np.maximum(self.env.max_scores[self.state.game], 1)
 
     @property
@@ -108,7 +108,7 @@ class TextGames:
         return self._moment(self._begin(self._on_device, _padded(numbers)), count)
 
     def play(self, moment: TextMoment, commands: Sequence[str]) -> TextMoment:
-        """Takes a command in each game. What has ended stays as it is, and prints nothing.
+        """Takes a command in each game. A game that has ended stays as it is and prints nothing.
 
         A text that is no command of the game spends a step and changes nothing.
         """
@@ -132,7 +132,7 @@ class TextGames:
         return TextMoment(state, step, self.env)
 
     def fork(self, moment: TextMoment, index: int, count: int) -> TextMoment:
-        """A group of ``count`` games that all go on from the moment of one game."""
+        """A group of ``count`` games that all continue from the current state of one game."""
         check_count(count)
         return self.take(moment, [index] * count)
 
@@ -162,12 +162,12 @@ def _numbers(given: Sequence[int], count: int, what: str) -> np.ndarray:
 
 
 def _size(count: int) -> int:
-    """Programs are made for few sizes: powers of two."""
+    """Programs are compiled for few sizes only: powers of two."""
     return 1 << max(count - 1, 0).bit_length()
 
 
 def _padded(rows: Any) -> Any:
-    """To a power of two, with the first row."""
+    """Padded to a power of two with copies of the first row."""
     rows = np.asarray(rows)
     more = _size(len(rows)) - len(rows)
     return rows if not more else np.concatenate([rows, np.repeat(rows[:1], more, 0)])

@@ -40,7 +40,7 @@ class State(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """What the shapes of results depend on besides the tables."""
+    """Sizes on which the shapes of results depend, besides the tables."""
 
     commands: int
     observation_length: int
@@ -118,9 +118,11 @@ class Turns:
 
     def _decide(self, state: State, action: Array | int) -> Array:
         """The outcome of a command: its variables index its decision table."""
-        if "own_command" in self._table:  # Of many games: the number in this one.
+        if "own_command" in self._table:  # In a set: the number of the command in this game.
             action = self._table["own_command"][action]
-        if "reading_table" in self._table:  # Names share words: which sentence is it now?
+        if (
+            "reading_table" in self._table
+        ):  # Names share words: find the sentence that the command means now.
             action = self._look_up(state, "reading_table", "reading", action)
         return self._look_up(state, "decision_table", "command", action)
 
@@ -254,7 +256,7 @@ class Turns:
         return printed(self._table, self._sizes, state, frame, points, ending)
 
     def _remember(self, state: State, guard: Array) -> State:
-        """Keeps whether the last list was of several things."""
+        """Stores whether the last list had several things."""
         plural = guards(self._table, state, guard[None])[0].astype(jnp.int32)
         return state._replace(variables=state.variables.at[-1].set(plural))
 

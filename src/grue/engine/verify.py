@@ -1,8 +1,8 @@
-"""Plays the compiled game and the real one side by side and compares everything they say.
+"""Plays the compiled and the real game side by side and compares every step.
 
-Each episode follows one of three moods: commands of the whole set at random, mostly admissible
-ones, or a prefix of the walkthrough with detours and omissions. Now and then every command of the
-set is tried from the state at hand, on both sides. Of a game that is compiled near, commands that
+Each episode chooses commands in one of three ways: at random from the whole set, mostly admissible
+ones, or a prefix of the walkthrough with detours and omissions. At some states every command of the
+set is tried on both sides. Of a game that is compiled near, commands that
 are not exact out of sight are compared only while their things are in sight.
 """
 
@@ -37,9 +37,9 @@ LOOKING = (LOOK, INVENTORY)
 TURNS_SHOWN = 4
 JOBS_PER_CORE = 4
 LEAST_SHARE = 100
-"""Steps that are worth a process of their own."""
+"""The least number of steps for which a further process is worthwhile."""
 SWEEP_SHARE = 8
-"""One step in so many is part of a sweep over all commands."""
+"""One step in this many belongs to a sweep over all commands."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Report:
     rules: set[str] = field(default_factory=set)
     """Rules of the game that fired at least once."""
     skipped: int = 0
-    """Commands that were not compared: the game is compiled near, and their things out of sight."""
+    """Commands that were not compared: the game is near, and their things were out of sight."""
 
     def __add__(self, other: Report) -> Report:
         return Report(
@@ -114,7 +114,7 @@ class Verifier:
         return opening, jax.lax.scan(one, start, actions)[1]
 
     def _swept(self, states: State, number: Any) -> tuple[State, Step]:
-        """One of many states, and the steps that every command would be from it."""
+        """One of many states, and the step that each command leads to."""
         state = _row(states, number)
         commands = jnp.arange(len(self.game.commands))
         every = jax.vmap(lambda action: self.compiled.step(state, action)[1])
@@ -127,7 +127,9 @@ class Verifier:
         while report.steps < steps:
             before = report.steps
             self._episode(report, chance, steps)
-            if report.steps == before:  # They differ before the first command, and always will.
+            if (
+                report.steps == before
+            ):  # They differ before the first command, so they will always differ.
                 break
             if tick is not None:
                 tick(report.steps - before)
@@ -173,7 +175,7 @@ class Verifier:
         return opening, turns
 
     def _every(self, report: Report, state: HostedState) -> list[tuple[str, Step]]:
-        """What the real game says to every command in one state, then to looking around."""
+        """The answers of the real game to every command in one state, then to look."""
         found = []
         for command in self.game.commands:
             if not self._is_compared(state.facts, command):
@@ -257,7 +259,7 @@ class Verifier:
             report.first = Mismatch(tuple(played), found, *self._transcripts(played))
 
     def _transcripts(self, played: list[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The last turns as each engine tells them."""
+        """The last turns as printed by each engine."""
         real_state, real = self.real.reset()
         state, step = self._reset()
         told = [("", real.text or "", self.compiled.decode(step.observation))]
@@ -266,7 +268,7 @@ class Verifier:
             if command in self.game.commands:
                 state, step = self._step(state, self.game.commands.index(command))
                 words = step.observation
-            else:  # Looked up without a step.
+            else:  # Queried without a step.
                 words = self._without_a_step[command](state)
             told.append((command, real.text or "", self.compiled.decode(words)))
         last = told[-TURNS_SHOWN:]

@@ -12,7 +12,7 @@ from grue.training.config import TrainConfig, all_settings
 
 NO_SWITCHES = ("game", "agent", "gate", "explore", "seeds", "steps", "metrics_every")
 NO_SWITCHES += ("valid", "test", "valid_every")
-"""Settings that do not make another condition, or that every label has."""
+"""Settings that do not belong to a condition, or that every label shows anyway."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Condition:
 
     @classmethod
     def parse(cls, text: str) -> Condition:
-        """The condition that is ``typed`` like this."""
+        """The condition whose ``typed`` form is this text."""
         agent, *parts = text.replace(" ", "").split("+")
         off = [part.removeprefix("no-") for part in parts if part.startswith("no-")]
         on = [part for part in parts if not part.startswith("no-")]
@@ -65,7 +65,7 @@ class Condition:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings of a config that it decides."""
+        """The settings of a config that the condition decides."""
         look = {} if self.look else {"look_every": 0}
         parts = {"agent": self.agent, "gate": self.gate, "explore": self.explore}
         return {**parts, "priority": self.priority, **look}

@@ -1,7 +1,7 @@
-"""Carries out tasks on some machines, whatever happens there.
+"""Carries out tasks on some machines, and retries them after failures.
 
-A task that is tried again goes on from the checkpoints of its runs. What a run has reached is in
-its folder; here is only who works on what.
+A task that is retried resumes from the checkpoints of its runs. The state of a run is in its
+folder; this module only knows which worker has which task.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ from typing import Any, Protocol, runtime_checkable
 from grue.experiments.tasks import ENDINGS, Event, Task, spoken
 
 MOST_LOSSES = 3
-"""A task that is lost so often without getting further is not tried again."""
+"""A task that is lost this often in a row without progress is not retried."""
 WAIT = 0.5
 STOPPING = "stopping: the current runs write a checkpoint"
 
 
 @runtime_checkable
 class Executor(Protocol):
-    """Some machines: local processes, a Ray cluster, or this process."""
+    """The machines that carry out tasks: local processes, a Ray cluster, or this process."""
 
     @property
     def slots(self) -> int:
-        """Tasks that it can carry out at the same time; may change."""
+        """The number of tasks that can run at the same time; may change."""
         ...
 
     def start(self, task: Task, again: bool) -> str:
-        """Starts a task and returns where. ``again``: another process may still be ending it."""
+        """Starts a task and returns the place. ``again``: its last process may still be ending."""
         ...
 
     def poll(self, seconds: float) -> list[Event]:
-        """What has happened; waits so long for the first event."""
+        """The events since the last call; waits at most this long for the first."""
         ...
 
     def stop(self) -> None:
-        """Asks all tasks to end after a checkpoint."""
+        """Asks all tasks to write a checkpoint and stop."""
         ...
 
     def close(self) -> None:
@@ -47,7 +47,7 @@ class Executor(Protocol):
 
 @dataclass
 class TaskProgress:
-    """A task and how far it is."""
+    """A task and its progress."""
 
     task: Task
     state: str = "waiting"
@@ -56,13 +56,13 @@ class TaskProgress:
     names: list[str] = field(default_factory=list)
     """The runs that are being trained now."""
     step: int = 0
-    """Of the runs in ``names``."""
+    """Steps of the runs in ``names``."""
     done: int = 0
     """Runs that have ended."""
     steps_per_s: float = 0.0
     tries: int = 0
     losses: int = 0
-    """In a row, without getting further."""
+    """How often it was lost in a row without progress."""
     why: str = ""
 
     def to_json(self) -> dict[str, Any]:
@@ -83,11 +83,11 @@ class Failure:
 class StudyOutcome:
     failures: list[Failure] = field(default_factory=list)
     stopped: bool = False
-    """By a signal or because the time is up: what is left goes on next time."""
+    """Stopped by a signal or at the end of the time; the rest continues next time."""
     at: tuple[int, int] | None = None
-    """The step of the run that was stopped in this process, and its steps."""
+    """Of a run that was stopped in this process: the step it has reached, and all its steps."""
     done: list[str] = field(default_factory=list)
-    """The runs that were trained to their end."""
+    """The runs that have been trained to the end."""
     measured: list[dict[str, Any]] = field(default_factory=list)
     """The speed of each task, with its ``names``."""
     results: list[dict[str, Any]] = field(default_factory=list)
@@ -97,7 +97,7 @@ class StudyOutcome:
         return "stopped" if self.stopped else "failed" if self.failures else "done"
 
     def plus(self, other: StudyOutcome) -> StudyOutcome:
-        """Both, one after the other."""
+        """The second outcome after this one."""
         return StudyOutcome(
             failures=self.failures + other.failures,
             stopped=other.stopped,
@@ -110,7 +110,7 @@ class StudyOutcome:
 
 @runtime_checkable
 class Watch(Protocol):
-    """Is told about everything."""
+    """Receives everything that happens, to show it."""
 
     def say(self, line: str) -> None: ...
 
@@ -128,8 +128,8 @@ class Conductor:
     ) -> None:
         """``until``: the ``time.time()`` to stop at. ``asked``: whether to stop before that.
 
-        Ctrl-C is only noted (``training.stop.Stop``) and asked for here. As an exception it could
-        come while an event is passed on: the event would be lost, and its task would never end.
+        Ctrl-C is only recorded (``training.stop.Stop``) and checked here. As an exception it could
+        interrupt the handling of an event: the event would be lost, and its task never end.
         """
         self.all = [TaskProgress(task) for task in tasks]
         self.executor, self.watch = executor, watch
@@ -147,12 +147,12 @@ class Conductor:
                 pass
         finally:
             self.executor.close()
-        self.outcome.stopped |= self.asked()  # Also if it came after the last event.
+        self.outcome.stopped |= self.asked()  # Ctrl-C may also have come after the last event.
         self.watch.show(self.all, self.outcome)
         return self.outcome
 
     def _turn(self) -> bool:
-        """Whether something was being carried out."""
+        """Whether any task is running."""
         if not self._stopping and (self._of("running") or self._of("waiting")):
             self._stop_if_asked()
         if not self._stopping:
@@ -169,7 +169,7 @@ class Conductor:
         return True
 
     def _live(self, event: Event) -> None:
-        """From an executor that trains in this process, while ``poll`` waits for it."""
+        """An event from an executor that trains in this process, sent during ``poll``."""
         self._heed(event)
         self.watch.show(self.all, self.outcome)
 
@@ -244,7 +244,7 @@ class Conductor:
             self._fail(one, one.names or task.names[:1], f"{why}, {MOST_LOSSES} times in a row")
 
     def _fail(self, one: TaskProgress, names: list[str], why: str) -> None:
-        """Gives up some runs of a task; the others go on in a new one."""
+        """Gives up some runs of a task; the others continue in a new task."""
         self.outcome.failures += [Failure(name, why, one.place) for name in names]
         self.watch.say(f"{', '.join(names)}: {why}")
         rest = [run for run in one.task.runs if run.name not in names]

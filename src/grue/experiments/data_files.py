@@ -58,7 +58,7 @@ def read_entries(
 
 
 def check_known(name: str, known: Iterable[str], what: str) -> None:
-    """Refuses a name that is not known, with the nearest one that is."""
+    """Refuses an unknown name; the error names the nearest known one."""
     names = list(known)
     if name not in names:
         close = f": did you mean {nearest(str(name), names)}?" if names else ""

@@ -1,4 +1,4 @@
-"""The cores and GPUs of this machine, and the part of them that a process gets.
+"""The cores and GPUs of this machine, and how processes share them.
 
 Nothing here imports JAX: a process is given its devices before JAX is imported in it.
 """
@@ -15,7 +15,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 GPU_SHARE = 0.9
-"""The part of a GPU's memory that the processes on it take together."""
+"""The fraction of a GPU's memory that all processes on it use together."""
 
 
 def free_cores() -> list[int]:
@@ -28,8 +28,8 @@ def free_cores() -> list[int]:
 class Cores:
     """Some cores, held until ``close`` or until the process ends.
 
-    The holders on a machine know of each other by locked files. If fewer cores are free than
-    asked for, the rest is shared.
+    Processes on a machine coordinate by locked files. If fewer cores are free than requested, the
+    missing ones are shared with other processes.
     """
 
     def __init__(self, count: int, place: int = 0) -> None:
@@ -86,8 +86,8 @@ def first_gpu() -> tuple[str, float]:
 def environment(gpu: str | None, share: float = 1.0) -> Mapping[str, str]:
     """The variables of a process on (a share of) a GPU, or on cores only.
 
-    JAX takes most of a GPU's memory when it starts. A process that has half of the GPU takes half
-    of that, so that those which share a GPU never fight for its memory.
+    JAX reserves most of a GPU's memory when it starts. A process with half of the GPU reserves half
+    of that, so that processes on the same GPU do not compete for its memory.
     """
     if gpu is None:
         return {"JAX_PLATFORMS": "cpu"}

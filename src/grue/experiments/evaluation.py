@@ -22,7 +22,7 @@ def evaluate(
     """Plays the runs of a folder on a cluster; a result for each, in order.
 
     ``asked``: episodes, seed, greedy, best, games, transcript. The result of a run that cannot be
-    played says ``why``.
+    played has the reason in ``why``.
     """
     runs = some_run_folders(folder)
     names = [path.name if path == folder else str(path.relative_to(folder)) for path in runs]

@@ -31,9 +31,9 @@ class Figure:
     kind: str
     """One of ``KINDS``."""
     levels: tuple[int | str, ...]
-    """Of SaladWorld, or the name of another game."""
+    """Levels of SaladWorld, or the name of another game."""
     paper: str = ""
-    """The figure's label in the paper's source; empty for a figure that goes past the paper."""
+    """The figure's label in the paper's source; empty for a figure that is not in the paper."""
     conditions: tuple[Condition, ...] = ()
 
     @property
@@ -42,7 +42,7 @@ class Figure:
 
     @property
     def needs_story(self) -> bool:
-        """Whether its game does not come with grue."""
+        """Whether the figure needs a game that does not come with grue."""
         return zork.NAME in self.levels
 
     @property

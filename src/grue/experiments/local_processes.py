@@ -66,7 +66,7 @@ class LocalProcesses:
 
 
 class ThisProcess:
-    """Carries out one task at a time, without another process."""
+    """Carries out one task at a time in this process."""
 
     slots = 1
 
@@ -125,13 +125,13 @@ class _Watcher(Teller):
         self.progress.say(line)
 
     def ended(self, name: str, row: MetricsRow) -> str:
-        return ""  # The progress has said it.
+        return ""  # The progress display has already shown it.
 
 
 def local_slots(jobs: int | None, cores: int, gpu_share: float) -> int:
     """Processes that train at the same time. 1 means this process itself.
 
-    By default one for each core, or on a machine with GPUs one for each GPU or share of one.
+    By default one for each core; on a machine with GPUs, one for each GPU or share of a GPU.
     """
     if found := gpus():
         most = max(int(len(found) / gpu_share), 1)

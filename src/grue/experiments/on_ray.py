@@ -1,8 +1,8 @@
 """Carries out tasks on a Ray cluster.
 
-A task is an actor on some node that starts the same worker process as on one machine, so that JAX
-is imported in a process whose devices are already narrowed. The runs are in their folders, which
-all nodes see; Ray holds nothing that is needed later. Nothing here imports JAX.
+A task is an actor on some node. It starts the same worker process that is used on a single machine,
+so that JAX is imported in a process that sees only its own devices. All results are in the run
+folders, which all nodes see; nothing that Ray stores is needed later. Nothing here imports JAX.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from grue.experiments.tasks import ENDINGS, Event, Task
 from grue.experiments.worker_process import WorkerProcess, order_of
 
 FORWARDED = ("GRUE_", "JAX_", "XLA_")
-"""Variables that the workers get from the machine of the command."""
+"""Prefixes of the environment variables that are passed on to the workers."""
 HEAD = "node:__internal_head__"
-"""What Ray calls the resource that only the head node has."""
+"""Ray's name for the resource that only the head node has."""
 POLL_SECONDS = 2.0
 NAME_SECONDS = 10.0
 SILENT_SECONDS = 120.0
-"""A node that does not answer for so long is given up, whatever the cluster thinks of it."""
+"""A node that does not answer for this long is given up, even if the cluster thinks it lives."""
 
 
 class Runner:
-    """On a node: starts a worker and passes on what it says."""
+    """The actor on a node: starts a worker and passes on its events."""
 
     def __init__(self, order: Mapping[str, Any], needs: Mapping[str, Any]) -> None:
         os.environ.update(needs["variables"])
@@ -52,10 +52,10 @@ class Runner:
         self._one_by_one = threading.Lock()
 
     def poll(self, seconds: float, heard: int) -> Sequence[tuple[str, Mapping[str, Any]]]:
-        """The events after the first ``heard``; waits so long for one.
+        """The events after the first ``heard``; waits at most this long for one.
 
-        An answer may be lost on its way. An event is kept until a later question says that it was
-        heard.
+        An answer may be lost on its way. So events are kept until a later call confirms that they
+        were received.
         """
         with self._one_by_one:
             del self._said[: heard - self._heard]
@@ -86,7 +86,7 @@ class OnRay:
         self._heard: dict[int, int] = {}
         """Events of each task."""
         self._silent: dict[int, float] = {}
-        """Since when a task's node has not answered."""
+        """For each task, since when its node has not answered."""
         self._slots, self._counted = 0, 0.0
 
     @property
@@ -111,12 +111,13 @@ class OnRay:
 
     def start(self, task: Task, again: bool) -> str:
         needs = {"cores": self.cores, "gpus": self.gpus, "variables": self.variables}
-        # A lost actor is not started again by Ray: the conductor decides what is tried again.
+        # Ray does not restart a lost actor: the conductor decides what is retried.
         actor = self.ray.remote(
             num_cpus=self.cores,
             num_gpus=self.gpus,
             max_restarts=0,
-            max_concurrency=3,  # To stop it, even while a question whose asker is gone is answered.
+            # So that ``stop`` works while a call whose caller is gone is still being answered.
+            max_concurrency=3,
             scheduling_strategy="SPREAD",
         )(Runner).remote(order_of(task, True, self.options), needs)
         self._runners[task.number], self._heard[task.number] = actor, 0
@@ -160,7 +161,7 @@ class OnRay:
         return [Event(number, kind, value) for kind, value in said]
 
     def _unanswered(self, number: int) -> list[Event]:
-        """It is asked again: it answers, or the cluster finds its node dead, and then it is lost.
+        """Waits. The task is lost if Ray says that its node is dead, or after ``SILENT_SECONDS``.
 
         Until then it may still be training. Where storage has no locks, another worker must wait.
         """
@@ -192,15 +193,15 @@ def _why(text: str) -> str:
     return "its worker was killed"
 
 
-# A study that outlives the command which started it
+# A study that continues if the command that started it ends
 
 
 class Lead:
     """Conducts a study inside the cluster, as a detached actor.
 
-    It begins by itself: if Ray has to start it again, the study goes on, even without the command
-    that started it. It does so in a thread, not by a call to itself: while an actor is started
-    again, Ray may refuse calls to it, its own among them.
+    It starts the study by itself, so that the study continues if Ray has to restart the actor, even
+    without the command. It does so in a thread, not by a call to itself: while Ray restarts an
+    actor, it may refuse calls to it, even the actor's own.
     """
 
     def __init__(self, *study: Any) -> None:
@@ -228,7 +229,7 @@ class Lead:
             except Exception as error:
                 watch.fail(f"{type(error).__name__}: {error}")
         finally:
-            imported().kill(me)  # Whatever happens: nobody joins a study that is not led.
+            imported().kill(me)  # Always, so that nobody joins a study that has no leader.
 
     def stop(self) -> None:
         self._asked = True
@@ -284,14 +285,14 @@ def start_lead(
     ray = imported()
     until_free = time.monotonic() + NAME_SECONDS
     while find_lead(out) is not None and time.monotonic() < until_free:
-        time.sleep(0.1)  # The one before it is just ending.
+        time.sleep(0.1)  # The previous actor is just ending.
     StatusFile(out, "ray").write([], StudyOutcome())
     actor = ray.remote(
         num_cpus=0,
         resources={HEAD: 0.001},
         max_concurrency=3,
         max_restarts=-1,
-        max_task_retries=-1,  # A call waits while the lead is started again.
+        max_task_retries=-1,  # A call waits while the lead is being restarted.
     )(Lead)
     lead = actor.options(name=lead_name(out), namespace=NAMESPACE, lifetime="detached").remote(
         [task.to_json() for task in tasks], nodes, place_of(out), until
@@ -305,13 +306,13 @@ def start_lead(
 
 
 def ask_to_stop(lead: Any) -> None:
-    """To be asked until the study is over: a lead that was started again has not heard it."""
+    """Asks the study to stop. Repeat it until the study is over: a restarted lead forgets it."""
     with suppress(Exception):
         lead.stop.remote()
 
 
 def forwarded() -> dict[str, str]:
-    """The variables that workers on other machines get, too."""
+    """The environment variables that are passed on to workers on other machines."""
     found = {k: v for k, v in os.environ.items() if k.startswith(FORWARDED)}
     found.pop("JAX_PLATFORMS", None)  # Chosen for each worker by its devices.
     return found

@@ -24,16 +24,16 @@ from grue.training.programs import game_of, program_key
 from grue.training.runs import CHECKPOINT, run_name
 
 MEMORY_SHARE = 0.9
-"""The part of a device's memory that measured runs may take together."""
+"""The fraction of a device's memory that measured runs may use together."""
 
 
 GOOD = 1.02
-"""Of plans that take at most this much longer than the shortest, the one with fewest tasks."""
+"""Of the plans up to this factor longer than the shortest, the one with the fewest tasks wins."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What a plan is made for."""
+    """The constraints of a plan."""
 
     rates: Rates
     slots: int = 1
@@ -44,11 +44,11 @@ class Setting:
     memory: float = math.inf
     """Bytes of the device for a task."""
     out: Path | None = None
-    """Where the runs are: those begun side by side go on side by side."""
+    """The folder of the runs: those started side by side continue side by side."""
     whole: bool = False
     """A task has all seeds of its conditions, or seeds of one condition."""
     stage: Callable[[TrainConfig], int] = field(default=lambda config: 0)
-    """A run's place in the declared order. Runs of different stages are not put together."""
+    """A run's stage in the declared order. Runs of different stages do not share a task."""
 
 
 @dataclass
@@ -65,21 +65,21 @@ class Bucket:
 
 
 def plan(configs: Iterable[TrainConfig], setting: Setting) -> list[Task]:
-    """All tasks, the longest first if there is more than one slot, so that all end together."""
+    """All tasks; with several slots the longest first, so that all slots finish together."""
     buckets = buckets_of(configs, setting)
     pieces = spread(buckets, setting) if setting.slots > 1 else limited(buckets, setting)
     return tasks_of(pieces, setting)
 
 
 def plan_first(configs: Iterable[TrainConfig], setting: Setting) -> list[Task]:
-    """The first group of the declared order, however long it takes."""
+    """The first task of the declared order, even if it takes too long."""
     return tasks_of(limited(buckets_of(configs, setting), setting)[:1], setting)
 
 
 def plan_window(
     configs: Iterable[TrainConfig], setting: Setting, seconds: float
 ) -> tuple[list[Task], list[TrainConfig]]:
-    """The next tasks that end within some seconds, a task for each slot at most; and the runs left.
+    """The next tasks that finish within some seconds, at most one for each slot; the other runs.
 
     A task is the first runs of the first bucket of which at least one fits.
     """
@@ -97,7 +97,7 @@ def plan_window(
 
 
 def buckets_of(configs: Iterable[TrainConfig], setting: Setting) -> list[Bucket]:
-    """Groups runs by program, those first that were begun side by side."""
+    """Groups runs by program, first those that were started side by side."""
     runs = [config.of_seed(seed) for config in configs for seed in config.seeds]
     runs.sort(key=setting.stage)
     begun = _begun(runs, setting)
@@ -112,7 +112,7 @@ def buckets_of(configs: Iterable[TrainConfig], setting: Setting) -> list[Bucket]
 
 
 def _begun(runs: Sequence[TrainConfig], setting: Setting) -> list[Bucket]:
-    """Runs that were trained side by side before: only together they end as if never stopped."""
+    """Runs that were trained side by side. To end with the same bits, they must stay together."""
     if setting.out is None or not setting.together:
         return []
     by_name = {run_name(run): run for run in runs}
@@ -130,7 +130,7 @@ def _begun(runs: Sequence[TrainConfig], setting: Setting) -> list[Bucket]:
     ]
 
 
-# How many runs a task has
+# The number of runs of a task
 
 
 def cost(runs: Sequence[TrainConfig], steps: int, setting: Setting) -> float:
@@ -147,10 +147,10 @@ def limited(buckets: Sequence[Bucket], setting: Setting) -> list[Bucket]:
 
 
 def spread(buckets: Sequence[Bucket], setting: Setting) -> list[Bucket]:
-    """Cuts buckets so that all slots end together as early as possible; the longest task first.
+    """Divides buckets so that all slots finish together and early; the longest task comes first.
 
-    Runs side by side are more efficient the more they are, and every task compiles its program,
-    so buckets are cut no more than needed. Every length of a piece is tried as the longest.
+    Larger batches of runs are more efficient, and every task compiles its program, so buckets are
+    divided no more than needed. Every possible duration is tried as that of the longest task.
     """
     choices: list[list[tuple[float, int]]] = []
     for bucket in buckets:
@@ -200,7 +200,7 @@ def makespan(lengths: Sequence[float], slots: int) -> float:
 
 
 def _fits(bucket: Bucket, setting: Setting, seconds: float) -> int:
-    """The first runs of a bucket that end in time. An unmeasured program begins with one run."""
+    """The first runs of a bucket that finish in time. An unmeasured program starts with one run."""
     everyone = len(bucket.runs)
     if setting.rates.estimate(bucket.runs[:1], bucket.steps, setting.together).measured:
         most = min(everyone, _most(bucket, setting))
@@ -214,7 +214,7 @@ def _fits(bucket: Bucket, setting: Setting, seconds: float) -> int:
 
 
 def within(bucket: Bucket, setting: Setting, seconds: float | None) -> list[Bucket]:
-    """A bucket cut into pieces that take at most some seconds, as far as runs can be cut."""
+    """A bucket divided into tasks of at most some seconds, or of a single run if that is longer."""
     least = math.ceil(len(bucket.runs) / _most(bucket, setting))
     for count in range(least, len(bucket.runs) + 1):
         pieces = _cut(bucket, count, setting)
@@ -232,7 +232,7 @@ def _most(bucket: Bucket, setting: Setting) -> int:
 
 
 def _cut(bucket: Bucket, count: int, setting: Setting) -> list[Bucket]:
-    """So many pieces, as equal as can be."""
+    """This many pieces, of sizes as equal as possible."""
     units = _by_condition(bucket.runs) if setting.whole else [[run] for run in bucket.runs]
     if setting.whole and len(units) < count:
         each = math.ceil(count / len(units))
@@ -285,7 +285,7 @@ def close_games(configs: Iterable[TrainConfig]) -> None:
 
 
 def lower_bound(configs: Iterable[TrainConfig], setting: Setting, largest: int) -> float:
-    """No plan ends earlier: all work in the best batches, shared out evenly; or the longest run."""
+    """A lower bound: all work in the best batches and shared evenly, or the longest run."""
     total, longest = 0.0, 0.0
     for bucket in buckets_of(configs, setting):
         whole = min(largest, len(bucket.runs))

@@ -1,4 +1,4 @@
-"""How far the study of a folder is, read from its files alone: by ``grue status``."""
+"""The progress of the study in a folder, read from its files only; for ``grue status``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def values_of(folder: Path) -> dict[str, Any]:
 
 
 def table_of(folder: Path) -> Table:
-    """The groups of a study and a line about it; of a folder without a study, its runs."""
+    """The groups of a study and a line about it; for a folder without a study, its runs."""
     values = values_of(folder)
     found = values["runs"]
     done = sum(run["step"] >= run["steps"] for run in found)
@@ -64,7 +64,7 @@ def _state(run: dict[str, Any]) -> str:
 
 
 def follow(folder: Path, display: Display) -> None:
-    """Shows the table until the study is over, or nobody leads it."""
+    """Shows the table until the study is over or has no leader any more."""
     said = 0
     while (values := status.read_status(folder)) is not None:
         new = values["said"] - said

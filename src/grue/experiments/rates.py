@@ -1,8 +1,8 @@
 """How long runs take, from measured rates.
 
 The rows come from the study's own folder (``rates.jsonl``, written after every task), and from the
-benchmarks in ``results/bench`` that come with grue. For a device or a network that nobody has
-measured there is an estimate by the arithmetic of an update, good enough to put tasks in order.
+benchmarks in ``results/bench`` that come with grue. For devices and networks that were not measured
+there is an estimate from the arithmetic of an update, good enough to order the tasks.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CPU = "CPU"
 
 
 class Rate(NamedTuple):
-    """A measured speed: ``runs`` side by side make so many steps a second together."""
+    """A measured speed: steps a second of all ``runs`` side by side."""
 
     device: str
     game: str
@@ -36,14 +36,14 @@ class Rate(NamedTuple):
     runs: int
     steps_per_s: float
     start_s: float = 0.0
-    """Everything else: imports, compilation, checkpoints."""
+    """Seconds of everything else: imports, compilation, checkpoints."""
     kind: str = ""
     """``kind_of`` the config; empty for a benchmark, which has the paper's sizes."""
     bytes_per_run: float = 0.0
 
     @property
     def seconds_per_step(self) -> float:
-        """For one step of each run."""
+        """Seconds for one step of each run."""
         return self.runs / self.steps_per_s
 
 
@@ -54,14 +54,14 @@ class Forecast(NamedTuple):
 
 
 def kind_of(config: TrainConfig) -> str:
-    """Equal for runs that take about equally long: gates and explorers cost little."""
+    """A key that is equal for runs of about the same speed. Gates and explorers cost little."""
     values = {"game": config.game, "agent": config.agent, **asdict(config.settings)}
     values |= {"look_every": None, "episode_steps": config.episode_steps}
     return sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def work(config: TrainConfig) -> float:
-    """Operations for a step, roughly: matrix products of the network, and playing."""
+    """A rough count of operations for a step: matrix products of the network, and playing."""
     own: Any = config.settings
     play = 1e5
     if not config.kind.updates:
@@ -81,10 +81,10 @@ def work(config: TrainConfig) -> float:
 @dataclass(frozen=True)
 class Rates:
     device: str
-    """Of the processes that will train."""
+    """The device of the processes that will train."""
     rows: tuple[Rate, ...]
     overhead: float = 1.0
-    """How much longer a whole study takes than the benchmarks say."""
+    """The factor by which whole studies are slower than the benchmarks."""
     _known: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def knows(self, agent: str) -> bool:
@@ -92,7 +92,7 @@ class Rates:
         return any(agent in row.agents for row in self.rows)
 
     def estimate(self, configs: Sequence[TrainConfig], steps: int, together: bool) -> Forecast:
-        """For a task of these runs, with ``steps`` left of each."""
+        """Seconds for a task of these runs, each with ``steps`` left."""
         longest = max(configs, key=work)
         if together:
             rate = self._rate(longest, len(configs))
@@ -129,7 +129,7 @@ class Rates:
             per_step = self.overhead * scale * _of_game(like, config.game, runs)
             return _Found(per_step, 0.0, measured)
         if elsewhere := [row for row in self.rows if not row.kind and config.agent in row.agents]:
-            # It may have been measured on cores only, which every machine has.
+            # It may have been measured on a CPU only, which every machine has.
             return _Found(_of_game(elsewhere, config.game, runs), 0.0, False)
         if benchmarks:
             paper = TrainConfig(game=config.game, agent=benchmarks[0].agents[0])
@@ -152,10 +152,10 @@ class _Found(NamedTuple):
 
 
 def _of_game(rows: Sequence[Rate], game: str, runs: int) -> float:
-    """Seconds of a step of so many runs.
+    """Seconds for one step of this many runs.
 
-    Most games are measured with one number of runs only. The game that was measured with most of
-    them gives the curve, and the others scale it.
+    Most games are measured with a single number of runs. The game that was measured with the most
+    numbers gives the shape of the curve, and the other games scale it.
     """
     games: dict[str, list[Rate]] = {}
     for row in rows:
@@ -205,7 +205,7 @@ def _benchmark(row: Mapping[str, Any]) -> Rate:
 
 
 def _overhead(device: str, benchmarks: Iterable[Rate]) -> float:
-    """From whole studies whose rate was also measured by a benchmark."""
+    """The factor, from whole studies whose rate was also measured by a benchmark."""
     found = [1.0]
     for study in map(_load, STUDIES):
         game, runs = study["conditions"][0].split()[0], study["runs"]

@@ -16,7 +16,7 @@ from grue.errors import GrueError, UsageError
 from grue.experiments.storage import Storage, address_at, address_in
 
 HERE = "here"
-"""The address that stands for a cluster on this machine, started for this command alone."""
+"""Stands for a cluster on this machine that is started for this command only."""
 NAMESPACE = "grue"
 LIBRARIES = ("jax", "jaxlib", "equinox")
 ACCELERATOR = "accelerator_type:"
@@ -57,7 +57,7 @@ def connect(address: str, cores: int | None = None) -> None:
 
 
 def _check_answers(address: str) -> None:
-    """Ray itself would wait for minutes."""
+    """Refuses an address that does not answer. Ray itself would wait for minutes."""
     if address == "auto":
         return
     host, _, port = address.rpartition(":")
@@ -77,14 +77,14 @@ def _nowhere(address: str) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Those on which the results depend."""
+    """The versions on which the results depend."""
     python = ".".join(platform.python_version_tuple()[:2])
     found = {"grue": __version__, "python": python}
     return found | {name: metadata.version(name) for name in LIBRARIES}
 
 
 def examine(here: Mapping[str, str], files: Sequence[str], marker: str) -> str | None:
-    """What is wrong with the node that this runs on; None if nothing is."""
+    """What is wrong with the node on which this function runs; None if nothing is."""
     name = socket.gethostname()
     try:
         there = versions()
@@ -140,7 +140,7 @@ def check_nodes(out: Path, files: Sequence[str]) -> None:
 
 
 def _marked(out: Path) -> tuple[str, Callable[[], object]]:
-    """A file that all nodes must see, and what removes it."""
+    """A file that all nodes must see, and the function that removes it."""
     name, address = f".seen-{os.getpid()}", address_at(out)
     if address is not None:
         storage = Storage(address)
@@ -159,7 +159,7 @@ def _answer(ray: Any, answer: Any, node: Mapping[str, Any]) -> str | None:
         name = node["NodeManagerHostname"]
         return f"the node {name} cannot run grue ({last}); install the same grue there"
     except ray.exceptions.RayError:
-        return None  # It has just died; the others go on.
+        return None  # The node has just died; the others continue.
 
 
 def shares(cores: int | None, gpus: float | None) -> tuple[int, float, str]:

@@ -45,7 +45,7 @@ class Record:
     """The thinned metrics of one condition on one game."""
 
     config: TrainConfig
-    """With the seeds of this record, and without the path of a story file."""
+    """The config, with the seeds of this record and without the path of a story file."""
     about: tuple[Mapping[str, Any], ...]
     """For each seed: commit, versions, device, command."""
     steps: np.ndarray
@@ -87,7 +87,7 @@ class Record:
 
     @cached_property
     def reached(self) -> tuple[int, ...]:
-        """How many steps each seed has been trained, according to the rows."""
+        """The steps for which each seed has been trained, according to the rows."""
         known = np.zeros((len(self.seeds), len(self.steps)), bool)
         for column in self.columns.values():
             there = np.isfinite(column)
@@ -201,7 +201,7 @@ def merged(records: Iterable[Record]) -> list[Record]:
 
 
 def _joined(records: Sequence[Record]) -> Record:
-    """Records of a seed each as one; all have the same rows, some fewer of them."""
+    """Joins records of one seed each; some may have fewer rows than others."""
     ordered = sorted(records, key=lambda record: record.seeds)
     first = ordered[0]
     longest = max((record.steps for record in ordered), key=len)

@@ -70,7 +70,7 @@ def run_missing(
 ) -> list[Record]:
     """Trains the missing runs and returns all records.
 
-    ``where`` says on which machines and for how long; by default in ``jobs`` processes here.
+    ``where``: the machines and the time limit; by default ``jobs`` processes on this machine.
     """
     configs = wish.configs()
     records = places.read()

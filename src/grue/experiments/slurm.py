@@ -1,4 +1,4 @@
-"""A Slurm array script: a job for each group of runs, which goes on by itself after its limit."""
+"""A Slurm array script: a job for each group of runs, requeued at its time limit."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from grue.training.config import TrainConfig
 from grue.training.progress import duration
 
 WARNING_SECONDS = 120
-"""Slurm says so long before the limit that the time is up."""
+"""Seconds before the time limit at which Slurm sends a signal."""
 SPARE = 1.5
-"""The time limit of a job is its estimate times this."""
+"""The time limit of a job is its estimated time multiplied by this."""
 LEAST_MINUTES = 10
 
 SCRIPT = """\
@@ -63,7 +63,7 @@ esac
 
 
 def array_script(wish: Wish, places: Places, wanted: Sequence[TrainConfig], where: Where) -> str:
-    """The script. A group has the runs that share a program, or that fit into ``where.minutes``."""
+    """The script. A group has runs that share a program; with ``where.minutes``, as many as fit."""
     if not wanted:
         raise UsageError("there is nothing left to run: Slurm is not needed")
     _check(where)
@@ -91,7 +91,7 @@ def array_script(wish: Wish, places: Places, wanted: Sequence[TrainConfig], wher
 
 
 def _check(where: Where) -> None:
-    """Refuses what has no meaning for jobs of Slurm."""
+    """Refuses options that have no meaning for Slurm jobs."""
     if where.ray is not None:
         raise UsageError("give --slurm or --ray, not both")
     if where.jobs is not None:
@@ -104,15 +104,15 @@ def _check(where: Where) -> None:
     least = WARNING_SECONDS / 60
     if where.minutes is not None and not least < where.minutes < math.inf:
         raise UsageError(
-            f"--minutes must be more than {least:g} with --slurm, not {where.minutes:g}: so long "
-            "before its time limit a job is told to end"
+            f"--minutes must be more than {least:g} with --slurm, not {where.minutes:g}: Slurm "
+            f"warns a job {least:g} minutes before its time limit"
         )
 
 
 def _groups(
     wish: Wish, wanted: Iterable[TrainConfig], setting: Setting, minutes: float | None
 ) -> list[Bucket]:
-    """A command names conditions and seeds, and figures of one game: groups are made of those."""
+    """Groups that a command line can express: conditions and seeds, and figures of one game."""
     by_figure: dict[str, list[TrainConfig]] = {}
     for config in wanted:
         by_figure.setdefault(wish.command(config).split()[2], []).append(config)

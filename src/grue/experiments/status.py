@@ -20,7 +20,7 @@ NAME = storage.STATUS
 KIND = "grue status"
 WRITE_SECONDS = 1.0
 SILENT_SECONDS = 60.0
-"""A study that has not written its state for so long is no longer led by anyone."""
+"""A study that has not written its state for this long has no leader any more."""
 MOST_LINES = 200
 NUMBER = (int, float)
 FIELDS = {
@@ -31,7 +31,7 @@ GROUP_FIELDS = {
     **{"label": str, "state": str, "place": str, "why": str, "runs": list, "names": list},
     **{"step": int, "steps": int, "done": int, "steps_per_s": NUMBER},
 }
-"""What a table of the state needs, with its types."""
+"""The fields of the state that a table needs, with their types."""
 COLUMNS = ("group", "runs", "state", "where", "step", "steps_per_s", "left", "note")
 
 
@@ -49,7 +49,7 @@ class StatusFile:
         }
         self._written = 0.0
         self.lines: list[str] = []
-        """What was said, for commands that join later."""
+        """The messages so far, for commands that join later."""
 
     def write(
         self, tasks: Sequence[TaskProgress], outcome: StudyOutcome, state: str = "running"
@@ -122,7 +122,7 @@ def is_led(values: Mapping[str, Any]) -> bool:
 
 
 def outcome_of(values: Mapping[str, Any]) -> StudyOutcome:
-    """What a study that is over has done."""
+    """The outcome of a study that is over."""
     done = [name for g in values["groups"] if g["state"] == "done" for name in g["runs"]]
     return StudyOutcome(
         failures=[Failure(**failure) for failure in values["failures"]],
@@ -138,7 +138,9 @@ def rows(values: Mapping[str, Any]) -> list[list[str]]:
 
 
 def _row(group: Mapping[str, Any]) -> list[str]:
-    from grue.training.progress import duration  # Imports JAX, which writing does not need.
+    from grue.training.progress import (
+        duration,
+    )  # Imported here because it imports JAX, which is not needed to write the state.
 
     running = group["state"] == "running"
     runs, current = len(group["runs"]), max(len(group["names"]), 1)

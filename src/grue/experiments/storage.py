@@ -1,11 +1,12 @@
-"""Run folders on storage that is no file system: at any address that fsspec knows (s3://…).
+"""Run folders on remote storage: at any address that fsspec knows (s3://…).
 
 Training needs a file system: folders are locked, appended to and renamed. So each machine trains in
-a copy of its own, fetches a run before it goes on with it, and sends it with every checkpoint. A
-run that is sent is whole or as it was before: its files go first, then ``sent.json``, which names
-them with their lengths, and only then those are deleted that it no longer names. Files under a new
-name are never changed, and others only grow, so a reader that takes the named lengths is safe while
-the next checkpoint is being sent. Nothing here imports JAX.
+a local copy, downloads a run before it continues it, and uploads it with every checkpoint.
+
+Uploads are atomic. First the files of a run are uploaded, then ``sent.json``, which lists them with
+their lengths. Files that are no longer listed are deleted last. A file is either never changed or
+only grows, so a reader that reads the listed lengths is safe during the next upload. Nothing here
+imports JAX.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from grue.errors import GrueError, UsageError
 from grue.files import PARTIAL, write_atomically
 
 ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+):/+")
-"""How an address begins, also one that was a path: those lose a slash."""
+"""The beginning of an address. As a ``Path``, an address has lost one slash."""
 MARK = ".address"
-"""In a copy: the address that it is of."""
+"""The file in a local copy that holds its address."""
 STATUS = "status.json"
-"""Sent by the process that leads a study, and by no other."""
+"""Uploaded only by the process that leads a study."""
 SENT = "sent.json"
 COPIES = "GRUE_COPIES"
 """The variable that names the folder of all copies."""
@@ -39,7 +40,7 @@ CHECKPOINT = "checkpoint"
 
 
 def address_in(out: Path | str) -> str | None:
-    """The address that an --out is, if it is none of a plain folder."""
+    """The address in an --out; None for a plain folder."""
     match = ADDRESS.match(str(out))
     if match is None:
         return None
@@ -48,7 +49,7 @@ def address_in(out: Path | str) -> str | None:
 
 
 def copy_of(address: str) -> Path:
-    """The folder of this machine's copy, which is made if it is not there."""
+    """The folder of this machine's local copy; made if it does not exist."""
     home = os.environ.get(COPIES)
     copies = Path(home) if home else Path.home() / ".cache" / "grue" / "copies"
     name = re.sub(r"[^A-Za-z0-9]+", "-", address).strip("-")[-40:]
@@ -60,7 +61,7 @@ def copy_of(address: str) -> Path:
 
 
 def address_at(folder: Path) -> str | None:
-    """The address of a folder inside a copy; None elsewhere."""
+    """The address of a folder inside a local copy; None for other folders."""
     place = place_of(folder)
     if "address" not in place:
         return None
@@ -68,7 +69,7 @@ def address_at(folder: Path) -> str | None:
 
 
 def place_of(folder: Path) -> dict[str, str]:
-    """A folder as other machines can find it: by its path, or by the address it is a copy of."""
+    """The name of a folder for other machines: its address if it is a local copy, or its path."""
     folder = folder.resolve()
     for parent in (folder, *folder.parents):
         mark = parent / MARK
@@ -105,7 +106,7 @@ class Storage:
         return f"{self.root.rstrip('/')}/{name}"
 
     def _ask(self, call: Callable[[], Any]) -> Any:
-        """None if there is no such file. Each kind of storage has errors of its own."""
+        """A file's content; None if it does not exist. Each storage raises errors of its own."""
         try:
             return call()
         except FileNotFoundError:
@@ -120,7 +121,7 @@ class Storage:
         return self._ask(lambda: self.files.cat_file(self._at(name)))
 
     def write(self, name: str, content: bytes) -> None:
-        """Whole or not at all: nobody reads a part of it."""
+        """Writes a file atomically: nobody can read a part of it."""
 
         def write() -> None:
             self.files.makedirs(self._at(name).rpartition("/")[0], exist_ok=True)
@@ -133,7 +134,7 @@ class Storage:
         self._ask(lambda: self.files.rm_file(self._at(name)))
 
     def names(self) -> list[str]:
-        """All files, by their names below the address."""
+        """The names of all files, relative to the address."""
         start = len(self.root.rstrip("/")) + 1
         found = self._ask(lambda: self.files.find(self.root)) or []
         return sorted(path[start:] for path in found)
@@ -141,22 +142,22 @@ class Storage:
     # Runs
 
     def runs(self) -> list[str]:
-        """The runs that were sent."""
+        """The names of the uploaded runs."""
         return [name.removesuffix(f"/{SENT}") for name in self.names() if name.endswith(f"/{SENT}")]
 
     def sent(self, run: str) -> dict[str, int]:
-        """The files of a run and their lengths, as they were last sent."""
+        """The files of a run and their lengths at the last upload."""
         told = self.read(f"{run}/{SENT}")
         return {} if told is None else json.loads(told)
 
     def send(self, run: str, folder: Path) -> None:
-        """Sends a run folder, which may be written to meanwhile."""
+        """Uploads a run folder. Another process may write to it at the same time."""
         before = self.sent(run)
         for attempt in range(TRIES):
             try:
                 lengths = self._send(run, folder, before)
                 break
-            except FileNotFoundError:  # An old checkpoint went while it was read.
+            except FileNotFoundError:  # An old checkpoint was deleted while it was being read.
                 if attempt == TRIES - 1:
                     raise
         self.write(f"{run}/{SENT}", json.dumps(lengths, indent=1).encode())
@@ -178,7 +179,7 @@ class Storage:
         return lengths
 
     def fetch(self, run: str, folder: Path) -> None:
-        """Brings a run to this machine, unless what is there is as far or further."""
+        """Downloads a run, unless the local copy is at the same step or further."""
         lengths = self.sent(run)
         if not lengths or _reached(_names(folder)) >= _reached(lengths):
             return
@@ -208,7 +209,7 @@ def _names(folder: Path) -> list[str]:
 
 
 def _reached(names: Sequence[str] | dict[str, int]) -> tuple[str, bool]:
-    """How far a run is: its last checkpoint, and whether there is anything."""
+    """The progress of a run: the name of its last checkpoint, and whether it has any files."""
     saved = [name for name in names if name.startswith(f"{CHECKPOINT}/")]
     return max(saved, default=""), bool(names)
 
@@ -221,7 +222,7 @@ def _line(error: Exception) -> str:
 
 
 def fetch_runs(folder: Path, names: Sequence[str] | None = None) -> None:
-    """Brings runs of a copy up to date, by default all; nothing for a plain folder."""
+    """Downloads newer runs into a local copy, by default all. Does nothing for a plain folder."""
     address = address_at(folder)
     if address is None:
         return
@@ -231,7 +232,7 @@ def fetch_runs(folder: Path, names: Sequence[str] | None = None) -> None:
 
 
 def fetch_file(path: Path) -> None:
-    """Brings a file of a copy up to date; nothing for a plain folder."""
+    """Downloads a file into a local copy. Does nothing for a plain folder."""
     address = address_at(path.parent)
     if address is not None and (content := Storage(address).read(path.name)) is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -239,7 +240,7 @@ def fetch_file(path: Path) -> None:
 
 
 def send_file(path: Path) -> None:
-    """Sends a file of a copy; nothing for a plain folder."""
+    """Uploads a file of a local copy. Does nothing for a plain folder."""
     address = address_at(path.parent)
     if address is not None:
         Storage(address).write(path.name, path.read_bytes())
@@ -249,14 +250,16 @@ def send_file(path: Path) -> None:
 def placed(out: Path) -> Iterator[Path]:
     """The folder to work in: ``out``, or this machine's copy of an address.
 
-    At the end, what is beside the runs (records, figures, rates) is sent.
+    At the end, the files beside the runs (records, figures, rates) are uploaded.
     """
     address = address_in(out)
     if address is None:
         yield out
         return
     storage = Storage(address)
-    storage.write(probe := f".seen-{os.getpid()}", b"")  # Refused now, not after hours.
+    storage.write(
+        probe := f".seen-{os.getpid()}", b""
+    )  # An unusable address is an error now, not after hours.
     storage.remove(probe)
     folder = fetched(out)
     try:
@@ -288,7 +291,7 @@ def _in_run(name: str, runs: Sequence[str]) -> bool:
 
 @contextmanager
 def sending(folder: Path, names: Sequence[str]) -> Iterator[None]:
-    """Fetches runs of a copy, sends each with every new checkpoint, and at the end."""
+    """Downloads runs into a local copy; uploads each with every new checkpoint and at the end."""
     address = address_at(folder)
     if address is None:
         yield
@@ -303,7 +306,7 @@ def sending(folder: Path, names: Sequence[str]) -> Iterator[None]:
 
 
 class _Sender(threading.Thread):
-    """Looks for new checkpoints and sends them. What went wrong is raised at the end."""
+    """Looks for new checkpoints and uploads them. Errors are raised at the end."""
 
     def __init__(self, storage: Storage, folder: Path, names: Sequence[str]) -> None:
         super().__init__(daemon=True)
@@ -317,7 +320,7 @@ class _Sender(threading.Thread):
             try:
                 self._look()
                 self.error = None
-            except Exception as error:  # Tried again: storage is sometimes out of reach.
+            except Exception as error:  # Retried later: storage is sometimes unreachable.
                 self.error = error
 
     def _look(self) -> None:

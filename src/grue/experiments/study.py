@@ -1,4 +1,4 @@
-"""Carries out runs: on this machine or on a Ray cluster, all or as many as fit into a time."""
+"""Trains runs on this machine or on a Ray cluster: all, or as many as fit into a time."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from grue.training.stop import Stop
 from grue.training.train import CHECKPOINT_SECONDS, Progress, check_all
 
 RESERVE = 0.05
-"""The part of a window that is kept for the last checkpoints, the records and the figures."""
+"""The fraction of the time reserved for the last checkpoints, the records and the figures."""
 LOOK_SECONDS = 0.5
 
 
@@ -143,7 +143,7 @@ class PlannedStudy:
 
 
 class Machines:
-    """What a study is carried out on."""
+    """The machines of a study."""
 
     slots: int
     together: bool
@@ -151,7 +151,7 @@ class Machines:
     memory: float = math.inf
     """Bytes of the device for a task."""
     own: bool = True
-    """Whether tasks have processes of their own."""
+    """Whether each task has its own process."""
 
     def __init__(self, study: PlannedStudy) -> None:
         self.study = study
@@ -169,7 +169,7 @@ class Machines:
         )
 
     def joined(self) -> StudyOutcome:
-        """What a study that was already running has done."""
+        """Joins a study that was already running, and returns its outcome."""
         return StudyOutcome()
 
     def conduct(self, tasks: Sequence[Task]) -> StudyOutcome:
@@ -272,7 +272,7 @@ class RayMachines(Machines):
 
 
 def follow(home: Path, lead: Any, progress: Progress) -> StudyOutcome:
-    """Shows a study that a cluster carries out until it is over. Ctrl-C stops it."""
+    """Shows a study on a cluster until it is over. Ctrl-C stops the study."""
     said, told, seen = 0, False, time.monotonic()
     with Stop(in_jax=False) as stop:
         while True:
@@ -289,9 +289,7 @@ def follow(home: Path, lead: Any, progress: Progress) -> StudyOutcome:
             if time.monotonic() - seen > status.SILENT_SECONDS:
                 seen = time.monotonic()
                 if values is None or not status.is_led(values):
-                    raise GrueError(
-                        "the cluster has lost the study; the same command goes on with it"
-                    )
+                    raise GrueError("the cluster has lost the study; the same command continues it")
             time.sleep(LOOK_SECONDS)
 
 

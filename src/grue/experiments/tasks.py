@@ -37,7 +37,7 @@ class Task:
         return sum(run.config["steps"] for run in self.runs)
 
     def of(self, runs: Iterable[PlannedRun], number: int) -> Task:
-        """A task for some of its runs."""
+        """The same task with only some of its runs."""
         some = tuple(runs)
         share = None if self.seconds is None else self.seconds * len(some) / len(self.runs)
         label = f"{self.label}, {len(some)} of {len(self.runs)}"
@@ -57,7 +57,7 @@ PLAIN = ("number", "label", "together", "one_program", "seconds")
 
 
 class Event(NamedTuple):
-    """What a process says about its task.
+    """An event: what a worker reports about its task.
 
     ``place`` (name), ``begin`` (names, step, steps), ``row`` (step, and steps_per_s of all its
     runs), ``run`` (text: one has ended), ``line`` (text), ``measured`` (a row of ``rates.py``),

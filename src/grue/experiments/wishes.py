@@ -1,4 +1,4 @@
-"""A request for figures: which runs they need, and which of those are missing."""
+"""A request for figures: which runs they need, and which of these are missing."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The process that trains a task: ``python -m grue.experiments.worker``.
 
-It reads an order from its standard input, one line of JSON, and says what happens on its standard
-output, a line of JSON for each event. When the input ends, its starter is gone: it writes a
-checkpoint and ends, as it does on SIGTERM. Local processes and Ray start the same process.
+It reads an order from its standard input (one line of JSON) and writes events to its standard
+output (a line of JSON each). If the input ends, the process that started it is gone: it then writes
+a checkpoint and exits, as it does on SIGTERM. It is the same process on one machine and on Ray.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from grue.experiments import storage
 
 Tell = Callable[[str, Mapping[str, Any]], None]
 ROW_SECONDS = 1.0
-"""Time between two ``row`` events."""
+"""Least seconds between two ``row`` events."""
 BUSY_SECONDS = 300.0
-"""A task that is tried again waits so long for the process that had it before."""
+"""A retried task waits at most this long for the process that had it before."""
 
 
 def main() -> int:
     said = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # What libraries print does not mix with the events.
+    os.dup2(2, 1)  # So that output of libraries does not mix with the events.
     order = json.loads(sys.stdin.readline())
     threading.Thread(target=_end_with_starter, daemon=True).start()
     if cores := order.get("cores"):
@@ -44,7 +44,7 @@ def main() -> int:
 
     try:
         tell(*_carried_out(order, tell))
-    except BrokenPipeError:  # The starter was killed.
+    except BrokenPipeError:  # The process that started this one was killed.
         return 1
     return 0
 
@@ -74,7 +74,7 @@ def _carried_out(order: Mapping[str, Any], tell: Tell) -> tuple[str, dict[str, A
 
 
 def train(order: Mapping[str, Any], teller: Teller) -> tuple[str, dict[str, Any]]:
-    """Trains the runs of an order, and says how it ended."""
+    """Trains the runs of an order, and returns how it ended."""
     from grue.training.config import TrainConfig
     from grue.training.train import Interrupted, train_all
 
@@ -102,7 +102,7 @@ def train(order: Mapping[str, Any], teller: Teller) -> tuple[str, dict[str, Any]
 
 
 def evaluate(order: Mapping[str, Any], tell: Tell) -> tuple[str, dict[str, Any]]:
-    """A run that cannot be played does not spoil the others: its result is the error."""
+    """Plays runs. If one cannot be played, its result is the error; the others are still played."""
     from grue.training.evaluate_runs import HowToPlay, evaluate_runs
 
     how = HowToPlay.from_json(order)
@@ -152,7 +152,7 @@ class Teller:
             self.tell("row", {"step": step, "steps_per_s": self._speed() * len(self.names)})
 
     def ended(self, name: str, row: Mapping[str, Any]) -> str:
-        """What is said about a run that has come to its end."""
+        """The line about a run that has ended."""
         score, fraction = row["score_average"], row["fraction_average"]
         reached = "" if score is None else f", score {score:.1f}, fraction {fraction:.2f}"
         return f"{name}: {row['step']} steps{reached}"
@@ -165,7 +165,7 @@ class Teller:
         return median(steps / max(seconds, 1e-9) for seconds, steps in self._rows[-10:])
 
     def measured(self) -> dict[str, Any] | None:
-        """Steps a second of the rows at full speed, and the seconds that everything else took."""
+        """Steps a second of the rows at full speed, and the seconds of everything else."""
         if len(self._rows) < 3:
             return None
         import jax

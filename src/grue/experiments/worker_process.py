@@ -17,7 +17,7 @@ from grue.experiments.tasks import ENDINGS, Event, Task
 
 
 class WorkerProcess:
-    """A worker's process and what it says."""
+    """A worker's process and its events."""
 
     def __init__(self, order: Mapping[str, Any], variables: Mapping[str, str]) -> None:
         command = [sys.executable, "-m", "grue.experiments.worker"]
@@ -64,7 +64,7 @@ class WorkerProcess:
         return f"its process ended with code {code}" + (f" ({lines[-1]})" if lines else "")
 
     def events(self, seconds: float = 0.0) -> list[Event]:
-        """What it has said since; waits so long for the first."""
+        """The events since the last call; waits at most this long for the first."""
         found: list[Event] = []
         try:
             found.append(self._said.get(timeout=seconds) if seconds else self._said.get_nowait())
@@ -89,5 +89,5 @@ class WorkerProcess:
 
 
 def order_of(task: Task, again: bool, options: Mapping[str, Any]) -> dict[str, Any]:
-    """What a worker is told. ``options``: kind, out, checkpoint_seconds and more."""
+    """The order for a worker. ``options``: kind, out, checkpoint_seconds and more."""
     return {**task.to_json(), "again": again, **options}

@@ -68,7 +68,7 @@ class Bar:
     value: float
     spread: float
     seeds: tuple[int, ...]
-    """Those with a value."""
+    """The seeds with a value."""
 
 
 def mean_bars(

@@ -61,7 +61,7 @@ class Claim:
     remark: str = ""
     """An explanation of the outcome, where one is known."""
     needs: str = ""
-    """What would have to be measured, where records do not have it."""
+    """What would have to be measured, if records do not contain it."""
 
     @property
     def subject(self) -> str:

@@ -131,7 +131,7 @@ class Reaches(OfOneCell):
         return f"{self.cell}: {'at least' if self.expected else 'below'} {self.bound:g}"
 
     def judge(self, *records: Record) -> Outcome:
-        """Undecided if the bound is not reached in fewer steps than the paper's."""
+        """Undecided if the bound is not reached and the runs are shorter than the paper's."""
         values = self.measure.of(records[0])
         if not _known(values):
             return NOT_YET
@@ -239,7 +239,7 @@ class Comparison(OfRecords):
 
 
 class Better(Comparison):
-    """Yes if the interval lies above 0 and the difference counts, no if all of it is too small."""
+    """Yes if the interval is above 0 and the difference counts; no if all of it is too small."""
 
     words = "{more} {theirs} by {near} or more"
 
@@ -331,7 +331,7 @@ class Improves(Test):
         return f"{self.ours.label} is likely to beat {self.theirs.label}, levels {span} together"
 
     def run(self, data: Data) -> Outcome:
-        """On the levels for which both have records."""
+        """The estimate on the levels for which both have records."""
         both = {
             level: (ours, theirs)
             for level in self.levels

@@ -68,7 +68,7 @@ class Curve:
     """Sorts conditions by the order of agents and gates."""
     seeds: tuple[int, ...]
     steps: np.ndarray
-    """As far as all seeds were trained."""
+    """The steps that all seeds have reached."""
     mean: np.ndarray
     deviation: np.ndarray
     """Divided by n; 0 for one seed."""
@@ -87,7 +87,7 @@ class Panel:
 
 
 class Missing(NamedTuple):
-    """What a picture should show but was not run."""
+    """What a picture should show but has no runs yet."""
 
     labels: tuple[str, ...] = ()
     """Conditions without any run."""

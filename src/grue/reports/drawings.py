@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 DIGITS = 4
 INTERVAL = "the bar is the 95% interval of a bootstrap over the seeds"
 LEAST_APART = 0.01
-"""A smaller difference of fractions is that of exploring at the end, not of what was learned."""
+"""Smaller differences of fractions come from exploration at the end, not from learning."""
 Numbers = list[dict[str, Any]]
 
 
@@ -51,7 +51,7 @@ class Drawing:
     title: str
     caption: str
     numbers: Numbers
-    """What it shows, for JSON. Nothing is drawn where this is empty."""
+    """The numbers that it shows, for JSON. If there are none, nothing is drawn."""
     figure: Callable[[], Figure]
 
     def draw(self, path: Path) -> Path:
@@ -118,7 +118,7 @@ def _bars(entries: Sequence[Named]) -> Drawing:
 
 
 def _iqm(entries: Sequence[Named]) -> Drawing:
-    """Interquartile means with intervals, on each game and on all that the conditions share."""
+    """Interquartile means with intervals, on each game and on all games that conditions share."""
     finals = _finals(entries)
     groups = {game: [game] for game in games_of(entries)}
     shared = _shared_games(finals)
@@ -173,9 +173,11 @@ def _improvement(entries: Sequence[Named]) -> Drawing:
 
 
 def comparisons(entries: Sequence[Named]) -> list[tuple[str, str]]:
-    """The pairs of conditions to compare on one game, of equally many steps: two agents with the
-    same gate, a gate with no gate of the same agent, and sc + masking with the baseline. The later
-    in the list comes first."""
+    """The pairs of conditions to compare on one game. Both have the same number of steps.
+
+    A pair has two agents with the same gate, or an agent with a gate and without one, or sc +
+    masking and the baseline. The condition that is later in the list comes first in the pair.
+    """
     found = []
     for theirs, ours in combinations(_in_order(entries), 2):
         (a, b), (c, d) = ((e.record.agent, e.record.gate) for e in (ours, theirs))
@@ -381,7 +383,7 @@ def _panel_numbers(panels: Sequence[Panel]) -> Numbers:
 
 
 def _rounded(value: Any) -> Any:
-    """Rounded to the digits of records, so that the last bit of a machine does not show."""
+    """Rounded to the digits of records, so that machines with other rounding give the same file."""
     if isinstance(value, dict):
         return {name: _rounded(part) for name, part in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Small multiples: a row for each game, a column for each gate, few curves in each panel."""
+"""Small multiples: a row for each game, a column for each gate, and few curves per panel."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_CURVES = 6
-"""That can be told apart in one panel."""
+"""The number of curves that can be told apart in one panel."""
 NO_GATE = "no gate"
 
 
@@ -41,7 +41,7 @@ def multiples_figure(
     note: str,
     top: float | None = None,
 ) -> Figure:
-    """Each row has the panels of one game, one for each of ``names``, which differ in dashes."""
+    """A row has the panels of one game, one for each of ``names``; these differ in their dashes."""
     from matplotlib.lines import Line2D
 
     panels = [panel for row in rows for panel in row]

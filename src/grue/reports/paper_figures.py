@@ -53,7 +53,7 @@ def draw_figure(
 ) -> Drawn:
     """Draws a figure from the finished runs, and writes its numbers beside it.
 
-    A figure with fewer finished conditions than ``least`` is not drawn, unless it has no more.
+    A figure with fewer than ``least`` finished conditions is not drawn, unless it has fewer in all.
     """
     configs = wish.configs_of(figure)
     lacking = tuple(missing(records, configs))
@@ -185,7 +185,7 @@ def _place(game: str) -> dict[str, int | str]:
 
 
 def check_drawn(drawn: Sequence[Drawn], scale: str) -> None:
-    """Fails when there was nothing to draw at all."""
+    """Raises an error if nothing at all was drawn."""
     if drawn and all(one.path is None for one in drawn):
         raise GrueError(
             f"nothing that {drawn[0].figure.name} shows has been run yet at the scale {scale}; "

@@ -23,12 +23,12 @@ FONT = "DejaVu Sans"  # Matplotlib brings it along, so pictures are the same eve
 INK, GREY, PAPER = "#22272e", "#6b7480", "#ffffff"
 TITLE, LABEL, SMALL = 11, 9.5, 8.5
 LETTER = 0.068
-"""The width in inches of a letter of the smallest size, rather too much."""
+"""A generous width in inches for a letter of the smallest size."""
 COLOURS = ("#1f6fb4", "#c2491d", "#1e8a5c", "#8a5bb0", "#a97a08", "#3fa7c4", "#b83d6b", "#59636e")
 NOT_RUN = "not run"
 DASHES = ("solid", (0, (3, 1.3)), (0, (1.2, 1.2)))
 HATCHES = ("", "////", "....")
-"""Like the dashes, used where there are more conditions than colours."""
+"""Markers; like the dashes, used if there are more conditions than colours."""
 FIXED = {c.label: colour for c, colour in read_colours(FILE).items()}
 """The colour of each of the paper's conditions, the same in every picture."""
 

@@ -139,7 +139,7 @@ def more_figures(entries: Sequence[Named], folder: Path) -> list[Picture]:
 
 
 def split_figures(paths: Sequence[Path], folder: Path) -> list[Picture]:
-    """Draws how runs on folders of games play those, and unseen ones; writes the numbers."""
+    """Draws the scores of runs on folders of games, with those on unseen games, and the numbers."""
     runs = split_curves(paths)
     if not runs:
         return []
@@ -161,7 +161,7 @@ def paper_figures(records: Sequence[Record], folder: Path) -> list[Picture]:
     found = []
     for figure in wishes[0].figures:
         for wish in wishes:
-            # One condition beside others that are not run is no comparison.
+            # If only one of several conditions has runs, there is nothing to compare.
             drawn = draw_figure(figure, wish, records, folder, least=2)
             if drawn.path is not None:
                 found.append(_picture(drawn, drawn.path, wish))

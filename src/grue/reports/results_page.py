@@ -1,7 +1,8 @@
 """The results of the paper's study: a page of tables, a CSV file, and a table of all its runs.
 
 A cell of the study is a condition on a game at a scale: all cells of the paper at the scale paper.
-Cells of the scale short, and of explorers, which go past the paper, are shown if they have runs.
+Cells of the scale short and cells with explorers, which the paper does not have, are shown if they
+have runs.
 """
 
 from __future__ import annotations

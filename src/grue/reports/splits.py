@@ -31,14 +31,14 @@ class SplitCurves:
     """The normalised scores of a run, by split and by gap; nan where there is none."""
 
     config: TrainConfig
-    """With the last two parts of the folder's path, as a title."""
+    """A title with the last two parts of the folder's path."""
     seed: int
     folder: Path
     metrics: Mapping[str, np.ndarray]
 
 
 def split_curves(paths: Sequence[Path]) -> list[SplitCurves]:
-    """Those of all run folders below some paths that were trained on a folder of games."""
+    """The scores of all runs on folders of games below some paths."""
     folders = [folder for path in paths if path.is_dir() for folder in run_folders(path)]
     return [found for folder in folders if (found := _read(folder)) is not None]
 
@@ -98,5 +98,5 @@ def _draw(
 
 
 def _plain(values: np.ndarray) -> list[Any]:
-    """For JSON, which has no nan."""
+    """None for nan, which JSON does not have."""
     return [None if np.isnan(value) else value for value in values.tolist()]

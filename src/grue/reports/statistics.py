@@ -91,7 +91,7 @@ class StepsToSolve:
 
     @property
     def median(self) -> float | None:
-        """Over all seeds; None if half of them or more never got there."""
+        """The median over all seeds; None if half of them or more never got there."""
         never = [math.inf] * (self.seeds - len(self.reached))
         middle = float(np.median([*self.reached, *never])) if self.seeds else math.inf
         return middle if math.isfinite(middle) else None

@@ -18,7 +18,7 @@ from grue.training.config import TrainConfig, all_settings
 NOTHING = "–"
 UNFINISHED = "unfinished"
 MOST_SETTINGS = 3
-"""In a label; further ones are only counted."""
+"""The most settings in a label; further ones are only counted."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class ResultRow:
     game: str
     label: str
     steps: int
-    """How far all seeds were trained."""
+    """The steps that all seeds have reached."""
     planned: int
     seeds: tuple[int, ...]
     """Those with a finished episode."""
@@ -204,7 +204,7 @@ def _spread(mean: float, deviation: float, seeds: Sequence[int], digits: int) ->
 
 
 def told_by_score(game: str) -> bool:
-    """Whether the score is the result, because the only subtask is to win and no agent does."""
+    """Whether the score is the result: the only subtask is to win, and no agent wins."""
     return game == zork.NAME
 
 

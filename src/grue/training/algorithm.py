@@ -140,7 +140,7 @@ class Algorithm:
     ) -> tuple[Run, Sums]:
         """``steps`` steps within a target period, and θ⁻ ← θ where they end one.
 
-        What is counted is added to ``sums`` step by step, so that a row may be cut anywhere.
+        The metrics of each step are added to ``sums``, so that a row may be cut after any step.
         """
         every = self.settings.update_every
 
@@ -199,7 +199,7 @@ def _count(
     agent: Agent,
     env: Environment,
 ) -> Sums:
-    """What a step adds to the metrics; nan if the game does not tell the admissible commands."""
+    """What a step adds to the metrics; nan if the admissible commands are unknown."""
     seen = after.seen
     over = (seen.terminated | seen.truncated) & counts
     possible = before.seen.admissible_set

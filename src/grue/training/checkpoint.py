@@ -29,9 +29,9 @@ KEPT = 2
 """Checkpoints kept for each run."""
 NAME = re.compile(r"step-(\d{9,})\.npz")
 MORE = 2**24
-"""Bytes that a checkpoint may unpack to beyond twice what is expected."""
+"""A checkpoint may unpack to twice the expected bytes and this many more."""
 LARGE = 2**16
-"""Arrays of at least so many bytes are stored without the zeros at their end."""
+"""Arrays of at least this many bytes are stored without the zeros at their end."""
 
 
 # The files of a run

@@ -31,7 +31,7 @@ from grue.games.playable import Playable
 from grue.games.registry import game_settings, known_names
 
 PRESETS = ("paper", "small")
-"""The defaults, and what settings declare as ``small``: minutes on a laptop for level 1."""
+"""The presets: the defaults, and the values declared as ``small`` (minutes on a laptop)."""
 MOST_SEEDS = 10_000
 PARTS = ("settings", "gate_settings", "explorer_settings")
 """Fields with the settings of the agent, the gate and the explorer; flat in files."""
@@ -42,18 +42,25 @@ class TrainConfig:
     """One condition and its seeds. The defaults are the paper's for the game."""
 
     game: str = setting("saladworld-1", "name of a game, or the path of a file or of a folder")
-    valid: str | None = setting(None, "folder of unseen games: the best agent there is kept")
-    test: str | None = setting(None, "folder of unseen games that decide nothing")
+    valid: str | None = setting(
+        None, "folder of unseen games; the agent that is best on them is kept"
+    )
+    test: str | None = setting(None, "folder of unseen games that are only measured")
     valid_every: int = setting(
-        10_000, "steps between two plays of all games, with a folder of them", above=0, small=2_000
+        10_000,
+        "with a folder of games: steps between two evaluations on all games",
+        above=0,
+        small=2_000,
     )
     leave_out: bool = setting(
         False, "games of a folder that are damaged or cannot be compiled are left out"
     )
-    story: str | None = setting(None, "the story file of zork1, if it is not in a usual place")
+    story: str | None = setting(
+        None, "the story file of zork1; by default it is searched in the usual places"
+    )
     commands: str | None = setting(None, "file with the commands of a story, one per line")
     game_seed: int | None = setting(
-        None, "the game's random seed, the same for all episodes; by default each its own", least=0
+        None, "the game's random seed in all episodes; by default each episode has its own", least=0
     )
     agent: str = setting("sc", "the agent; see above")
     gate: str = setting("none", "the gate: which commands may be tried")
@@ -63,7 +70,9 @@ class TrainConfig:
     episode_steps: int | None = setting(
         None, "T; by default the game's: 100 for level 1, else 200", above=0
     )
-    priority: bool = setting(True, "off: all episodes are replayed equally, the paper's ablation")
+    priority: bool = setting(
+        True, "off: all episodes are replayed with equal probability, the paper's ablation"
+    )
     metrics_every: int = setting(1_000, "steps per row of metrics", above=0)
     average_over: int = setting(20_000, "steps of the moving average", above=0)
     settings: AgentSettings = dataclasses.field(default_factory=AgentSettings)
@@ -178,7 +187,7 @@ def names_for(chosen: Mapping[str, Any]) -> list[str]:
 
 
 def known_to(chosen: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values whose settings a config with this agent, gate and explorer has."""
+    """Only those values that are settings of a config with this agent, gate and explorer."""
     names = names_for(chosen)
     return {name: value for name, value in values.items() if name in names}
 
@@ -307,7 +316,7 @@ def _check_game(game: object) -> None:
 
 
 def multiple(config: TrainConfig, name: str, of: str) -> None:
-    """Refuses a setting that is no multiple of another."""
+    """Refuses a setting that is not a multiple of another."""
     value, unit = getattr(config, name), getattr(config, of)
     if value % unit:
         raise UsageError(f"{name} must be a multiple of {of}, which is {unit}, not {value}")

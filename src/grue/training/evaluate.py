@@ -106,7 +106,7 @@ class Evaluation:
 
     @property
     def max_scores(self) -> np.ndarray | None:
-        """Of the game of each episode; None if they are not known."""
+        """The maximal score of each episode's game; None if it is not known."""
         if isinstance(self.env, StackedEnv):
             return self.env.max_scores[self.games]
         most = self.max_score
@@ -203,7 +203,7 @@ def play_episodes(
 
 
 def _check_fits(episodes: int, each: int) -> None:
-    """What is played is kept whole, twice while it is put together."""
+    """Refuses more episodes than fit into memory: all steps are kept, and copied once."""
     free = memory.free_host_bytes()
     if free is not None and 2 * episodes * each > free:
         raise UsageError(

@@ -27,22 +27,22 @@ from grue.training.stop import Stop
 
 @dataclass(frozen=True)
 class HowToPlay:
-    """What ``grue eval`` is asked for."""
+    """The options of ``grue eval``."""
 
     episodes: int = 100
-    """At the final ε; of a set of games, with each."""
+    """Episodes with the final ε; for a set of games, of each game."""
     seed: int = 0
     greedy_only: bool = False
     best: bool = False
-    """The agent that was best on the validation games, in place of the last."""
+    """Play the agent that was best on the validation games, not the last one."""
     games: Path | None = None
-    """A folder of games to play, in place of those of the training."""
+    """A folder of games to play, in place of the training games."""
     transcript: bool = False
     leave_out: bool = False
-    """Games of the folder that are damaged or cannot be compiled."""
+    """Leave out games of the folder that are damaged or cannot be compiled."""
 
     def to_json(self) -> dict[str, Any]:
-        """For a process on another machine."""
+        """The options as JSON, for a process on another machine."""
         games = None if self.games is None else str(self.games.resolve())
         return {**vars(self), "games": games}
 
@@ -62,7 +62,7 @@ class RunEvaluation:
     greedy: Evaluation
     exploring: Evaluation | None
     notes: tuple[str, ...] = ()
-    """Failures of a hosted game."""
+    """Messages about failures of a hosted game."""
 
     columns = ("run", "steps", "play", "score", "max", "fraction", "won")
 
@@ -118,7 +118,7 @@ class GamesEvaluation:
     exploring: Finals | None
     """Episodes × games."""
     epsilon: float
-    """Of the exploring play."""
+    """ε of the exploring play."""
     traced: Evaluation | None = None
     """The greedy episodes with all their steps, for transcripts."""
     notes: tuple[str, ...] = ()
@@ -203,7 +203,7 @@ Played = RunEvaluation | GamesEvaluation
 def evaluate_runs(folder: Path, how: HowToPlay) -> Iterator[Played | GrueError]:
     """Evaluates every run in a folder, or the run that the folder is.
 
-    A run in a folder that cannot be played does not spoil the others: its error is returned.
+    If a run in a folder cannot be played, its error is returned and the others are still played.
     """
     for path in some_run_folders(folder):
         inside = path != folder and path.is_relative_to(folder)
@@ -235,7 +235,7 @@ def _on_games(name: str, player: Player, how: HowToPlay) -> GamesEvaluation:
     folder, config = player.config.game, player.config
     if not isinstance(env, StackedEnv):
         raise UsageError(
-            f"{name} was trained on one game, {folder}, whose words are not those of others; "
+            f"{name} was trained on one game, {folder}, and does not know the words of others; "
             "--games is for runs on a folder of games"
         )
     if how.games is not None:

@@ -28,8 +28,8 @@ class Events:
     def __init__(self, folder: Path, rows: Sequence[MetricsRow]) -> None:
         """Writes a file with the earlier rows, in place of all earlier files.
 
-        The file of a killed process may end in the middle of an event, and may have events of rows
-        that will come again.
+        The file of a killed process may end in the middle of an event, and may contain rows that
+        will be trained again.
         """
         from tensorboardX.record_writer import RecordWriter
 

@@ -23,7 +23,7 @@ class Member:
     saved: Sequence[int] = ()
     """Steps of its checkpoints."""
     notes: dict[str, Any] = field(default_factory=dict)
-    """From the last checkpoint: heads and explorers of the program, and its runs (together)."""
+    """From the last checkpoint: the program's heads, explorers and runs (``together``)."""
     is_new: bool = True
     """Its folder does not exist yet."""
 

@@ -15,10 +15,10 @@ from grue.engine.environment import Environment
 
 
 class OfSet:
-    """A compiled function of a set of games and of other arguments, with the set given."""
+    """A compiled function whose first argument, a set of games, is fixed."""
 
     def __init__(self, function: Callable, env: Environment, **options: Any) -> None:
-        # On the device once, not with every call.
+        # Transferred to the device once, not with every call.
         self._env = jax.device_put(env)
         self._function: Any = jax.jit(function, **options)
 
@@ -41,7 +41,7 @@ def jitted(
 ) -> Any:
     """``function(env, ...)``, compiled, without its first argument.
 
-    ``static`` and ``donated`` number the other arguments, from 0 on.
+    ``static`` and ``donated`` are positions among the other arguments, counted from 0.
     """
     if env.command_sets is not None:
         static, donated = (tuple(number + 1 for number in some) for some in (static, donated))

@@ -1,8 +1,8 @@
 """Estimates the memory of a program from its shapes, before anything is compiled or allocated.
 
-The estimate is the state of all runs, and the values in between that are alive at the same time. A
-compiler stores about so much, a little less on a GPU. What does not fit is refused with the
-settings that make it large.
+The estimate is the state of all runs plus the largest amount of intermediate values that are alive
+at the same time. A compiled program needs about this much, a little less on a GPU. If it does not
+fit, the error names the settings that make it large.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from grue.training.config import PARTS, TrainConfig
 from grue.training.programs import Explorers, build, parameters_of
 
 IN_PLACE = ("while", "cond", "scatter", "scatter-add", "dynamic_update_slice")
-"""Operations that change a value rather than make one."""
+"""Operations that update an array in place and so need no new memory."""
 CALLS = ("jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call", "remat", "checkpoint")
 
 
@@ -55,7 +55,7 @@ def check_fits(config: TrainConfig, heads: int, runs: int, explorers: Explorers)
 def program_bytes(
     config: TrainConfig, heads: int, runs: int, explorers: Explorers, enough: int
 ) -> int:
-    """The bytes of a program; of its state alone if that is more than ``enough`` already."""
+    """The bytes of a program; only those of its state if they already exceed ``enough``."""
     program = build(config, heads, runs > 1, explorers).program
     start = jnp.int32(0), parameters_of(config, explorers)
     if runs > 1:
@@ -70,20 +70,20 @@ def program_bytes(
 
 
 def _smaller(config: TrainConfig) -> Mapping[str, TrainConfig]:
-    """For each whole number that is above its default, the config with the default."""
+    """For each integer setting above its default, the config with the default instead."""
     found: dict[str, TrainConfig] = {}
     for part in (config, *(getattr(config, name) for name in PARTS)):
         for field in fields(part):
             value, default = getattr(part, field.name), field.default
             if isinstance(value, int) and isinstance(default, int) and value > default:
-                # Where it does not go with the other settings.
+                # The default may contradict the other settings.
                 with suppress(UsageError):
                     found[field.name] = replace(config, **{field.name: default})
     return found
 
 
 def told(count: int | float) -> str:
-    """Bytes for people."""
+    """A number of bytes as text."""
     for unit in ("bytes", "kB", "MB", "GB", "TB"):
         if count < 1000 or unit == "TB":
             break
@@ -91,7 +91,7 @@ def told(count: int | float) -> str:
     return f"{count:,.0f} {unit}" if count >= 100 or unit == "bytes" else f"{count:.1f} {unit}"
 
 
-# What a program needs
+# The memory of a program
 
 
 def bytes_of(tree: Any) -> int:
@@ -110,7 +110,7 @@ def peak(jaxpr: Any) -> int:
     for at, eqn in enumerate(jaxpr.eqns):
         name, before = eqn.primitive.name, sum(alive.values())
         new = {} if name in IN_PLACE else {v: bytes_of(v.aval) for v in _made(eqn)}
-        # What a call returns is counted inside.
+        # The outputs of a call are counted inside it.
         beside = 0 if name in CALLS else sum(new.values())
         inside = max(map(peak, _inner(eqn)), default=0)
         most = max(most, before + beside + inside, before + sum(new.values()))
@@ -119,7 +119,7 @@ def peak(jaxpr: Any) -> int:
 
 
 def _made(eqn: Any) -> list[Any]:
-    """The outputs that are new arrays. A scan changes its state in place; what it stacks is new."""
+    """The outputs that are new arrays: of a scan, only the stacked ones, not its state."""
     if eqn.primitive.name != "scan":
         return eqn.outvars
     pairs = zip(eqn.outvars, _jaxpr(eqn.params["jaxpr"]).outvars, strict=True)
@@ -137,19 +137,19 @@ def _inner(eqn: Any) -> list[Any]:
 
 
 def _jaxpr(value: Any) -> Any:
-    """Without the constants of a closed one; another value is returned as it is."""
+    """The jaxpr inside a closed jaxpr; another value is returned unchanged."""
     return getattr(value, "jaxpr", value)
 
 
 def _is_variable(value: Any) -> bool:
-    return not hasattr(value, "val")  # A literal has one.
+    return not hasattr(value, "val")  # Literals have an attribute val.
 
 
-# What there is
+# The memory of the machine
 
 
 def free_bytes() -> int | None:
-    """Free memory of JAX's device; None if it cannot be told."""
+    """Free memory of JAX's device; None if it is not known."""
     device = jax.devices()[0]
     if device.platform != "cpu":
         stats = device.memory_stats() or {}
@@ -170,13 +170,13 @@ def _of_machine() -> int | None:
 
 
 def _of_group() -> int | None:
-    """Under a limit of a container."""
+    """Free memory under the limit of a container."""
     limit, used = (_read(f"/sys/fs/cgroup/memory.{name}").strip() for name in ("max", "current"))
     return int(limit) - int(used) if limit.isdigit() and used.isdigit() else None
 
 
 def _of_process() -> int | None:
-    """Under ulimit -v."""
+    """Free memory under ``ulimit -v``."""
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     pages = _read("/proc/self/statm").split()
     if limit == resource.RLIM_INFINITY or not pages:

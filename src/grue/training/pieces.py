@@ -1,6 +1,6 @@
-"""Cuts rows of metrics into pieces of about a second, so that a signal is soon heeded.
+"""Cuts rows of metrics into pieces of about a second, so that signals take effect soon.
 
-The cuts change nothing: what is learned and counted is the same wherever a row is cut.
+The results do not depend on the cuts: learning and metrics are the same wherever a row is cut.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from grue.training.config import TrainConfig
 SECONDS = 1.0
 FIRST_CYCLES = 10
 LONGEST_FIXED = 1_000
-"""Steps of a piece where its length is part of the program: a second or two on a GPU."""
+"""Most steps of a piece whose length is compiled into the program: 1 or 2 s on a GPU."""
 
 
 class Pieces:
-    """Chooses the steps of each piece; a piece ends at the latest where a row or a target does."""
+    """Chooses the length of each piece. No piece extends past a row or a target period."""
 
     def __init__(self, config: TrainConfig) -> None:
         self.cycle = config.update_every
@@ -31,7 +31,7 @@ class Pieces:
         return min(self.steps, self.unit - step % self.unit)
 
     def took(self, steps: int, seconds: float) -> None:
-        """Adapts the length to the speed. The first piece waited for the compiler."""
+        """Adapts the length to the speed. The first piece is ignored: it includes compilation."""
         if self._timed and not self.fixed and seconds > 0:
             cycles = steps / self.cycle * min(SECONDS / seconds, 4.0)
             self.steps = self.cycle * max(int(cycles), 1)

@@ -22,7 +22,7 @@ from grue.training.jitted import jitted
 PLAY_STREAM = 0x706C6179
 """"play" in ASCII. Separates these random numbers from those of training with the same seed."""
 TOP = 3
-"""Records keep the estimates for so many commands."""
+"""The number of commands whose estimates a record keeps."""
 AT_ONCE = 50
 """Episodes in a batch. Each holds a copy of its head's weights."""
 
@@ -174,7 +174,8 @@ def traced_play(env: Environment, agent: Agent) -> Callable[..., Trace]:
 
 @lru_cache(maxsize=16)
 def quick_play(env: Environment, agent: Agent) -> Callable[..., Finals]:
-    """The same; tells only how the episodes end. What was learned may be of other games."""
+    """As ``traced_play``, but returns only how the episodes end. The state may be from training on
+    other games."""
 
     def play(
         env: Environment, state: AgentState, parameters: RunParameters, epsilon: Any, *each: Any

@@ -80,7 +80,7 @@ def check_trainable(config: TrainConfig) -> None:
     if config.learning_starts < steps:
         raise UsageError(
             f"learning_starts must be at least {steps}, the steps of an episode, "
-            f"not {config.learning_starts}: before it no episode may have ended"
+            f"not {config.learning_starts}: learning needs an episode that has ended"
         )
     held = getattr(config.settings, "replay_steps", None)
     if held is not None and held < 2 * (steps + 1):
@@ -90,7 +90,7 @@ def check_trainable(config: TrainConfig) -> None:
 
 
 def _check_set(config: TrainConfig, env: Environment) -> None:
-    """Checks what is asked of a folder of games, or that it is not asked of one game."""
+    """Checks the settings of a folder of games, or that a single game has none of them."""
     if not isinstance(env, StackedEnv):
         for name in (VALID, TEST):
             if (folder := getattr(config, name)) is not None:
@@ -212,7 +212,7 @@ class ProgramKey(NamedTuple):
 
 
 def program_key(config: TrainConfig) -> ProgramKey:
-    """The config without what may differ between the runs of a program."""
+    """The key of a config: without the settings that may differ between runs of a program."""
     settings: Any = replace(config.settings, look_every=0)
     if hasattr(settings, "heads"):
         settings = replace(settings, heads=None)

@@ -16,9 +16,9 @@ from grue.training.metrics import ESTIMATES, FIRST, KEYS, LAST, MetricsRow
 
 PLAIN_SECONDS = 10.0
 COMPILED_ROWS = 4
-"""After so many rows most have not waited for the compiler."""
+"""After this many rows, the median is free of compilation."""
 WINDOW = 10
-"""The speed is the median of so many rows."""
+"""The speed is the median of this many rows."""
 
 
 class _Bar(Progress):
@@ -93,7 +93,7 @@ class Display:
             self.say(f"{self._what}: step {step}/{self._steps}, {told}{', ' if left else ''}{left}")
 
     def show_groups(self, columns: Sequence[str], rows: Sequence[Sequence[str]], line: str) -> None:
-        """Groups of runs in several processes: a live table in a terminal, else a line at times."""
+        """Groups of runs in several processes: a live table in a terminal, else text lines."""
         if self._bar is None:
             now = time.monotonic()
             if now - self._said >= PLAIN_SECONDS:
@@ -122,7 +122,7 @@ def _told(speed: float, rows: Sequence[MetricsRow]) -> str:
 
 
 def _declared(row: MetricsRow) -> list[str]:
-    """The columns that the agent and the explorer declared, but for those that are still 0."""
+    """The columns declared by the agent and the explorer, without those that are still 0."""
     usual = {metric.name for metric in (*FIRST, *ESTIMATES, *LAST)}
     others = [name for name in row if name not in usual and name not in KEYS and row[name]]
     return [name for name in others if not isinstance(row[name], list)]

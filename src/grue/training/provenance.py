@@ -32,8 +32,8 @@ def about() -> dict[str, Any]:
 def commit_of(checkout: Path) -> tuple[str | None, bool | None]:
     """The commit and whether the tree has changes, from git.
 
-    The variable ``GRUE_COMMIT`` comes first: a copy of a tree on another machine may have no git,
-    or one that knows an older commit. Nothing is known of its changes then.
+    The variable ``GRUE_COMMIT`` has priority: a copy of a tree on another machine may have no git
+    repository, or an older one. Whether the tree has changes is then unknown.
     """
     if given := os.environ.get(VARIABLE):
         return given, None
@@ -48,7 +48,7 @@ def commit_of(checkout: Path) -> tuple[str | None, bool | None]:
 
 
 def installed_commit() -> str | None:
-    """The commit of an installation from a repository's address, which pip writes down."""
+    """The commit of an installation from a repository's URL, as recorded by pip."""
     try:
         told = json.loads(metadata.distribution("grue").read_text("direct_url.json") or "{}")
         return told.get("vcs_info", {}).get("commit_id")

@@ -18,10 +18,10 @@ UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, OverflowError, Re
 
 
 class RowFile:
-    """Such a file, open for more rows."""
+    """A file of JSON rows, open for appending."""
 
     def __init__(self, path: Path, rows: Iterable[Row]) -> None:
-        """Writes the rows that there are, in place of what the file has."""
+        """Replaces the content of the file by the rows so far."""
         lines = b"".join(map(_line, rows))
         write_atomically(path, lambda file: file.write(lines))
         self._file = path.open("ab")
@@ -31,7 +31,7 @@ class RowFile:
         self._file.flush()
 
     def sync(self) -> None:
-        """Makes the rows survive a power loss."""
+        """Writes the rows to disk, so that they survive a power loss."""
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
@@ -42,7 +42,7 @@ class RowFile:
 def read_lines(path: Path, fault: Callable[[Any, int], str], until: int | None = None) -> list[Row]:
     """The rows, up to a step; none if there is no file. An unfinished last line is left out.
 
-    ``fault`` tells what is wrong with the row of a number, counted from 1.
+    ``fault`` describes what is wrong with a row, given its number from 1 on.
     """
     try:
         lines = read_plain(path).split(b"\n")[:-1]

@@ -4,9 +4,9 @@ NAME/config.json     all settings; "about" has the commit, versions and device
 NAME/metrics.jsonl   one row for every ``metrics_every`` steps
 NAME/events.*        the same for TensorBoard
 NAME/checkpoint/     the last two checkpoints
-NAME/kept/           what the agent had learned at some steps, for looking back; not for resuming
-NAME/splits.jsonl    of a run on a folder of games: how it plays them and unseen ones
-NAME/best/           what the agent had learned when it played best on the validation games
+NAME/kept/           the agent at some steps, to look at later; not for resuming
+NAME/splits.jsonl    for a run on a folder of games: its scores on them and on unseen games
+NAME/best/           the agent that played best on the validation games
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from grue.training.splits import (
 CONFIG, METRICS, CHECKPOINT, KEPT = "config.json", "metrics.jsonl", "checkpoint", "kept"
 BEST = "best"
 PLACES = (CHECKPOINT, KEPT, BEST)
-"""Folders with checkpoints; in the others the replay memory is left out."""
+"""Folders with agents. Only those in the first contain a replay memory."""
 
 
 def run_name(config: TrainConfig) -> str:
@@ -148,7 +148,7 @@ def best_stored(folder: Path) -> int:
     best = best_step(read_split_rows(folder, read_config(folder)[0]))
     if best is None:
         raise UsageError(
-            f"{folder} has no best step: it was trained without --valid, or has not come to its "
+            f"{folder} has no best step: it was trained without --valid, or has not reached its "
             "first validation; leave --best out"
         )
     return best
@@ -191,7 +191,7 @@ def load_state(
 def saved_form(
     built: Built, config: TrainConfig, step: int, seeds: Any, parameters: RunParameters
 ) -> Run | PartOfRow:
-    """The shapes of the checkpoint of a step: within a row it has the row's sums too."""
+    """The shapes of the checkpoint of a step. Within a row, it also has the row's sums."""
     run: Run = jax.eval_shape(built.program.init, seeds, parameters)
     if step % config.metrics_every == 0:
         return run
@@ -228,7 +228,7 @@ def read_rows(folder: Path, until: int | None = None) -> list[MetricsRow]:
 
 
 def check_rows(folder: Path, config: TrainConfig, steps: Sequence[int], step: int) -> None:
-    """The rows must reach the checkpoint's step, but for a row that has only begun there."""
+    """The rows must reach the step of the checkpoint; its unfinished row does not count."""
     last = steps[-1] if steps else 0
     if last != step - step % config.metrics_every:
         raise BrokenFileError(
@@ -295,7 +295,7 @@ def check_same(folder: Path, config: TrainConfig, game_hash: str) -> None:
 
 
 def _games(config: TrainConfig) -> str:
-    """All that a digest is of."""
+    """The game, or the folders of games, of a config: for error messages."""
     return " or ".join(filter(None, (config.game, config.valid, config.test)))
 
 
@@ -373,12 +373,12 @@ class RunFolder:
         checkpoint.save(self.checkpoints, step, tree, notes)
 
     def keep(self, step: int, tree: Any, notes: Mapping[str, Any], place: str = KEPT) -> None:
-        """Keeps what the agent has learned. The zeros of an empty memory take no room."""
+        """Keeps the agent. Its replay memory is empty, and its zeros take no space."""
         (self.path / place).mkdir(exist_ok=True)
         checkpoint.save(self.path / place, step, tree, notes)
 
     def prune(self) -> None:
-        """Removes all checkpoints but the last ones, and all of the best but the best.
+        """Removes all checkpoints except the last ones, and all agents in ``best`` except the best.
 
         Only after a checkpoint: a run that goes on from an earlier one may need an earlier best.
         """

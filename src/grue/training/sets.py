@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from grue.agents.registry import AGENTS
 from grue.engine.sets import STORIES, games_of, make_many
 from grue.engine.stacked import StackedEnv, joined_digest
 from grue.errors import GrueError, UsageError
@@ -26,7 +27,7 @@ TRAIN, VALID, TEST = SPLITS
 
 
 class KnownWords(NamedTuple):
-    """What a trained agent knows of a language: words, and commands that come first."""
+    """The words of a trained agent, and the commands that it knows by their number."""
 
     vocabulary: Vocabulary
     commands: tuple[str, ...] = ()
@@ -142,14 +143,15 @@ def unseen(folder: str, config: TrainConfig, train: StackedEnv) -> StackedEnv:
     if numbered and len(env.commands) > len(train.commands):
         new = env.commands[len(train.commands)]
         raise UsageError(
-            f"{config.agent} knows commands by their number, and {folder} has others, such as "
-            f"{new!r}, than {config.game}; use an agent that reads commands, such as drrn"
+            f"{config.agent} knows commands by their number, and {folder} has commands, such as "
+            f"{new!r}, that {config.game} does not have; use an agent that reads commands: "
+            f"{', '.join(name for name, kind in AGENTS.items() if kind.reads_commands)}"
         )
     return env
 
 
 def _check_apart(one: str, first: StackedEnv, other: str, second: StackedEnv) -> None:
-    """A game that was trained on is not unseen."""
+    """Refuses a game that is in two splits: a training game is not unseen."""
     names = dict(zip(first.digests, first.names, strict=True))
     for digest, name in zip(second.digests, second.names, strict=True):
         if digest in names:

@@ -24,7 +24,7 @@ class SplitPlay:
     def play(
         self, step: int, seed: int, state: AgentState, parameters: RunParameters
     ) -> list[SplitRow]:
-        """A row for each split, with what one run has learned."""
+        """A row for each split: how one run plays its games now."""
         return [
             make_split_row(step, seed, name, play_each_game(*split, state, parameters), split[0])
             for name, split in self._splits.items()

@@ -1,4 +1,4 @@
-"""``splits.jsonl`` of a run on a folder of games: how it plays the games of each split.
+"""``splits.jsonl`` of a run on a folder of games: its scores on the games of each split.
 
 There are rows after every ``valid_every`` steps: one for the games of the training, then for those
 of the validation and of the test, if there are any. Each game is played once, greedily.

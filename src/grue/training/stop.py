@@ -16,8 +16,8 @@ process_is_ours = False
 class Stop:
     """Records a signal in ``asked``. A second signal acts at once.
 
-    One that is entered inside another also asks the outer one. ``in_jax``: whether a JAX program
-    may be running. A KeyboardInterrupt could crash it, so a second Ctrl-C ends the process.
+    If two are nested, a signal is recorded in both. ``in_jax``: whether a JAX program may be
+    running. A KeyboardInterrupt could crash it, so a second Ctrl-C ends the process instead.
     """
 
     def __init__(self, active: bool = True, in_jax: bool = True) -> None:

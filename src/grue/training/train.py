@@ -58,8 +58,8 @@ def train_all(
     ``together``: runs that can share a program are trained in one batch. Default: on an
     accelerator only. ``one_program``: runs trained one by one share a compiled program too, of
     the size of the largest. Checkpoints are written every ``checkpoint_seconds``, on SIGINT and
-    SIGTERM, and at the end. ``keep_every``: what the agent has learned is also kept after every
-    so many steps, to be looked at later.
+    SIGTERM, and at the end. ``keep_every``: after every so many steps, the agent is also kept to
+    be looked at later.
     """
     if resume and out is None:
         raise UsageError("only runs that were written can be resumed: give out, their folder")
@@ -87,7 +87,7 @@ def train_all(
         trainers = [
             Trainer(group, stop, progress, checkpoint_seconds, keep_every) for group in groups
         ]
-        # All is checked before anything is written, what takes longest last. The first group reads
+        # All is checked before anything is written, the slowest check last. The first group reads
         # its checkpoints as it begins.
         for trainer in trainers:
             trainer.check_rows()
@@ -103,7 +103,7 @@ def train_all(
 
 
 def check_all(configs: Sequence[TrainConfig], out: Path, resume: bool) -> None:
-    """Refuses what ``train_all`` would refuse; trains nothing."""
+    """Raises the errors that ``train_all`` would raise before training."""
     with ExitStack() as opened:
         _members(configs, out, resume, opened)
 

@@ -1,4 +1,4 @@
-"""Trains a group of runs: reads what they start from, then writes rows and checkpoints.
+"""Trains a group of runs: reads their checkpoints, then writes rows and checkpoints.
 
 Each call of the compiled program (``training/algorithm.py``) gives one row of metrics.
 """
@@ -108,7 +108,7 @@ class Trainer:
         self.checkpoint_seconds = checkpoint_seconds
         self.folders: list[RunFolder] = []
         self.created: set[str] = set()
-        """Runs whose folders are of this process."""
+        """Runs whose folders this process has created."""
         self.rows: list[list[MetricsRow]] = [[] for _ in self.members]
         self.splits: SplitPlay | None = None
         """Only with a folder of games."""
@@ -121,7 +121,7 @@ class Trainer:
                 self._read_folders(stack)
 
     def check(self) -> None:
-        """Reads all that the runs start from; changes nothing."""
+        """Reads the state from which the runs start; changes nothing."""
         with ExitStack() as stack:
             if self.group.step == self.config.steps:
                 self._finished()
@@ -159,7 +159,7 @@ class Trainer:
         return self.config, self.group.heads, self.many, self.group.explorers
 
     def _loop(self, built: Built, run: Run, sums: Sums | None) -> Run:
-        """Trains row after row; ``sums`` are those of a row that has begun already."""
+        """Trains row after row. ``sums``: those of an unfinished row, if there is one."""
         config, step, every = self.config, self.group.step, self.config.metrics_every
         self.saved_at, self.pause = time.monotonic(), self.checkpoint_seconds
         none, pieces = built.program.no_sums(run), Pieces(config)
@@ -186,7 +186,7 @@ class Trainer:
         return run
 
     def _is_due(self, least: float = 0.0) -> bool:
-        """Whether the last checkpoint is old enough for the next one."""
+        """Whether it is time for the next checkpoint."""
         return time.monotonic() - self.saved_at >= max(self.pause, least)
 
     def _save_now(self, step: int, run: Run, sums: Sums | None = None) -> None:
@@ -212,7 +212,7 @@ class Trainer:
     def _load(self, built: Built, read: Sequence[RunFolder | None]) -> tuple[Run, Sums | None]:
         """The state of all runs at the group's step: initial, or loaded from checkpoints.
 
-        With it the sums of a row that has begun.
+        Also returns the sums of an unfinished row.
         """
         parameters = [parameters_of(member.config, self.group.explorers) for member in self.members]
         seeds = [jnp.int32(member.config.seeds[0]) for member in self.members]
@@ -253,7 +253,7 @@ class Trainer:
         self.progress.update(step, [rows[-1] for rows in self.rows])
 
     def _play_splits(self, step: int, run: Run) -> None:
-        """Plays the games of each split with every run; keeps those that were never better."""
+        """Plays the games of each split with every run; keeps the agents that are new bests."""
         assert self.splits is not None
         better = []
         for number, member in enumerate(self.members):
@@ -272,7 +272,7 @@ class Trainer:
     def _save(self, step: int, run: Run, sums: Sums | None = None) -> None:
         """Writes a checkpoint of every run. Old ones are deleted only after that.
 
-        ``sums`` are those of a row that has begun.
+        ``sums``: those of an unfinished row.
         """
         if not self.folders:
             return
@@ -285,7 +285,7 @@ class Trainer:
             folder.prune()
 
     def _keep(self, step: int, run: Run, place: str, numbers: Iterable[int]) -> None:
-        """Writes what some runs have learned. Replay memories, which are large, are left empty."""
+        """Writes the agents of some runs, without their replay memories, which are large."""
         empty = with_replay(run, lambda leaf: np.zeros(leaf.shape, leaf.dtype))
         for number in numbers if self.folders else ():
             with _told(self.folders[number].path):
@@ -294,7 +294,7 @@ class Trainer:
 
     @property
     def _notes(self) -> dict[str, Any]:
-        """For the header of a checkpoint."""
+        """The notes in the header of a checkpoint."""
         return {
             "heads": self.group.heads,
             "explorers": explorer_notes(self.group.explorers),
@@ -315,7 +315,7 @@ class Trainer:
         return read
 
     def _begin_folders(self, read: Sequence[RunFolder | None], stack: ExitStack) -> None:
-        """Makes the new folders, and takes the others back to the group's step."""
+        """Makes the new folders, and rolls the others back to the group's step."""
         step = self.group.step
         ours = provenance() if self.members[0].folder is not None else {}
         for number, (member, folder) in enumerate(zip(self.members, read, strict=True)):
@@ -405,7 +405,7 @@ def _note_resumed(member: Member, step: int, about: dict[str, Any]) -> None:
 
 @contextmanager
 def _told(folder: Path) -> Iterator[None]:
-    """Turns an OSError into a GrueError that says how to go on."""
+    """Turns an OSError into a GrueError that says how to continue."""
     try:
         yield
     except OSError as error:

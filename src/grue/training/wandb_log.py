@@ -1,6 +1,6 @@
-"""Metrics for Weights & Biases, beside what is shown: a run there for every run folder.
+"""Logs metrics to Weights & Biases, one run there for every run folder.
 
-It is a progress of training like any other, around the one that shows. ``WANDB_MODE=offline``
+It wraps the ``Progress`` that is shown. ``WANDB_MODE=offline``
 writes files for ``wandb sync``, and needs neither network nor account.
 """
 
@@ -62,7 +62,7 @@ class WandbLog:
         self.shown.say(line)
 
     def _begun(self, name: str) -> Any:
-        # A run that is resumed has the identity it had.
+        # A resumed run continues under the same id.
         identity = hashlib.sha256(str(self.out / name).encode()).hexdigest()[:16]
         return self._wandb.init(
             project=self.project,

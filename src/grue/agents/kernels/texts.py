@@ -1,4 +1,4 @@
-"""The distinct texts of a batch, longest first, so that no text or padding is read needlessly."""
+"""Finds the distinct texts of a batch, longest first: each is read once, without padding."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def compile_game(game: Game, near: bool = True) -> CompiledGame:
             [table.plural_after(reply.frame) for reply in outcomes.numbers], np.int32
         )
     sums = _possible_sums([quest.reward for quest in model.logic.quests if quest.wins])
-    # Texts of what is lost come last: -1 is the index of the last.
+    # The texts of lost points come last: index -1 is the last one.
     points = (*range(1, max(sums, default=0) + 1), *range(min(0, *sums, 0), 0))
     table.add_endings([score_text(n) if n in sums else "" for n in points], (WON, LOST))
     vocabulary = Vocabulary.of([*table.texts(), *game.commands])
@@ -201,7 +201,7 @@ class Outcomes:
     def _reading_arrays(
         self, readings: Sequence[Reading | None], rows: Mapping[Told, int]
     ) -> dict[str, np.ndarray]:
-        """Which sentence each command is, if any command is ever another."""
+        """Which sentence each command means, if that depends on the state for any command."""
         if not any(readings):
             return {}
         decided, table = [], []
@@ -343,7 +343,7 @@ def _status_starts(model: Model) -> np.ndarray:
 
 
 def _ingredient_table(model: Model, widest: int) -> np.ndarray:
-    """For each ingredient and status of its food: how far it has come once it is carried."""
+    """For each ingredient and status of its food: its progress once it is carried."""
     table = np.zeros((len(model.recipe), widest), np.int32)
     for row, (food, cooking, cut) in enumerate(model.recipe):
         for value, known in enumerate(model.combinations(food)):
@@ -406,11 +406,11 @@ def _rows_against(model: Model, offsets: dict[str, int], fact: Fact) -> list[int
         start = offsets[f"status {subject}"]
         combinations = model.statuses[subject]
         return [start + v for v, known in enumerate(combinations) if fact[0] not in known]
-    if fact[0] == "free" and len(fact) == 3:  # Where a door is, it must be open.
+    if fact[0] == "free" and len(fact) == 3:  # If there is a door, it must be open.
         doors = [f[2] for f in model.initial if f[0] == "link" and {f[1], f[3]} == {*fact[1:]}]
         return [row for d in doors for row in _rows_against(model, offsets, ("open", d))]
     if fact in model.initial:
         return []
-    if len(fact) == 2:  # A property that no command of the set can bring about.
+    if len(fact) == 2:  # A property that no command of the set can cause.
         return list(range(len(model.rooms)))
     raise CannotCompileError(f"a quest depends on the fact {fact[0]}({', '.join(fact[1:])})")

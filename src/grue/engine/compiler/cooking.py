@@ -1,4 +1,4 @@
-"""The rule book's chapter on food: cutting, cooking, eating, drinking, preparing the meal."""
+"""The rules about food: cutting, cooking, eating, drinking, preparing the meal."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The admissible set as masks: one row of bits for each value of each variable.
 
-Bit c of a row says that the value does not stand in the way of command c. The commands that are
-admissible now are the bits set in all the rows of the current values. This works where a command
+Bit c of a row says that the value does not rule out command c. The admissible commands are the bits
+that are set in all rows of the current values. This works where a command
 is admissible under a product of conditions, each on one variable; a command under several such
 products gets several bits, in planes that are joined by "or".
 """

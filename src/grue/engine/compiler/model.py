@@ -55,7 +55,7 @@ class Effect:
     moves: tuple[tuple[int, int], ...] = ()
     """Movable things and the locations they go to."""
     statuses: tuple[tuple[str, frozenset[str], frozenset[str]], ...] = ()
-    """Entities with the facts that come and the facts that go."""
+    """Entities with the facts that are added and removed."""
 
 
 class Model:
@@ -64,7 +64,7 @@ class Model:
         self.logic = logic
         self._extra: dict[Variable, None] = {}
         self.questions: list[tuple[str, ...] | None] = []
-        """What the parser has in mind at its questions."""
+        """What the parser remembers when it asks a question."""
         self.actions = {c: logic.actions.get(c, ()) for c in game.commands}
         self.rooms = game.entities_of_type("r")
         self.places = self._placed("s") + self._placed("c")
@@ -72,7 +72,7 @@ class Model:
         self.movables = self._ordered("o")
         self.initial = frozenset(game.facts)
         self.slots = {e for e, info in game.infos.items() if info["type"] == "slot"}
-        if self.slots:  # They are alike: what counts is how many things are carried.
+        if self.slots:  # Slots are interchangeable: only the number of carried things matters.
             self.actions = {
                 command: tuple(dict.fromkeys(without(action, self.slots) for action in actions))
                 for command, actions in self.actions.items()
@@ -197,7 +197,7 @@ class Model:
         self, entity: str, changes: set[tuple[frozenset[str], ...]]
     ) -> tuple[frozenset[str], ...]:
         found = [_properties(self.initial, entity)]
-        for combination in found:  # The list grows while it is walked.
+        for combination in found:  # The list grows while it is iterated over.
             for needs, adds, removes in sorted(changes, key=lambda c: [sorted(s) for s in c]):
                 after = (combination - removes) | adds
                 if needs <= combination and after not in found:
@@ -239,7 +239,7 @@ class Model:
     def cooking_location(self) -> str | None:
         return next((f[1] for f in self.initial if f[0] == "cooking_location"), None)
 
-    # What guards can ask about
+    # Variables of guards
 
     def domain(self, variable: Variable) -> int:
         """How many values a variable has."""
@@ -276,7 +276,7 @@ class Model:
         )
 
     def use(self, variable: Variable) -> None:
-        """From now on there is this variable, if it is one that few games need."""
+        """Adds a variable of a kind that only few games need."""
         if variable[0] in EXTRAS:
             self._extra.setdefault(variable)
 
