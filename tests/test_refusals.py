@@ -116,3 +116,9 @@ def test_many_runs_are_estimated_from_shapes(monkeypatch) -> None:
         memory.program_bytes(config, 1, runs, explorers_of([config]), 1) for runs in (2, 10_000)
     )
     assert many == 5_000 * one
+
+
+def test_more_games_than_can_be_made(tmp_path: Path, capsys) -> None:
+    command = ["make-games", "coin", "--count", str(10**12), "-o", str(tmp_path / "games")]
+    assert "1000000, not 1000000000000" in refused(command, 2, capsys)
+    assert not (tmp_path / "games").exists()
