@@ -326,6 +326,14 @@ def test_a_row_for_each_game_and_one_for_all(done: Path, folders: Path) -> None:
     assert [game["max_score"] for game in told["games"]] == played.env.max_scores.tolist()
 
 
+def test_episodes_without_end_are_refused(done: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match="episodes must be from 1 to 2147483647"):
+        HowToPlay(episodes=10**12)
+    monkeypatch.setattr("grue.training.memory.free_host_bytes", lambda: 10**6)
+    (found,) = evaluate_runs(done.parent, HowToPlay(episodes=2**31 - 1))
+    assert "2147483647 episodes need" in str(found)
+
+
 def test_other_games_are_played_as_in_the_training(done: Path, folders: Path) -> None:
     (played,) = evaluate_runs(done, HowToPlay(games=folders / TEST, greedy_only=True))
     last = read_split_rows(done, read_config(done)[0])[-1]

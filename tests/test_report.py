@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
@@ -379,6 +380,23 @@ def test_many_conditions_are_small_multiples() -> None:
         "saladworld-1",
         "saladworld-3",
     ]
+
+
+def test_titles_of_columns_do_not_touch() -> None:
+    wide: dict[str, Any] = {"explore": "achievements"}
+    records = [
+        made_record(3, a, g, (0.5, 0.7), **wide)
+        for a in ("drqn", "sc")
+        for g in ("oracle", "dropout", "masking", "cqlh")
+    ]
+    (drawing,) = [one for one in drawings(named(records)) if one.name == "curves"]
+    figure = drawing.figure()
+    figure.draw_without_rendering()
+    titles = [cast("Any", axes)._left_title for axes in figure.axes]
+    boxes = [title.get_window_extent() for title in titles]
+    assert len(boxes) == 4
+    for box, following in pairwise(boxes):
+        assert following.x0 - box.x1 > 12 * figure.dpi / 72
 
 
 def test_a_thousandth_is_no_improvement() -> None:

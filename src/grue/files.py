@@ -98,6 +98,13 @@ def check_is_file(path: Path) -> None:
         raise UsageError(f"{path} is not a plain file and would be replaced: give another name")
 
 
+def check_out(folder: Path) -> None:
+    """Refuses an ``--out`` that is a file, or is below one."""
+    there = next((place for place in (folder, *folder.parents) if place.exists()), folder)
+    if there.exists() and not there.is_dir():
+        raise UsageError(f"{there} is no folder; give another --out")
+
+
 def sync_folder(folder: Path) -> None:
     """Makes new names in a folder survive a power loss, if the file system supports it."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

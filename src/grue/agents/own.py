@@ -67,4 +67,8 @@ def _reason(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if frame.name == "<module>"]
     place = f" at {own[0].filename}:{own[0].lineno}" if own else ""
-    return f"{type(error).__name__}: {error}{place}"
+    try:
+        told = str(error)
+    except Exception:  # Its class is the user's, too.
+        told = "it has no text"
+    return f"{type(error).__name__}: {told}{place}"

@@ -122,7 +122,7 @@ def compile_(
 def make_games(
     kind: Annotated[str, typer.Argument(help="cooking, custom, simple, coin or hunter.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="A new folder for the games.")],
-    count: Annotated[int, typer.Option(min=1, help="How many games.")] = 100,
+    count: Annotated[int, typer.Option(min=1, max=1_000_000, help="How many games.")] = 100,
     seed: Annotated[
         int, typer.Option(min=0, help="Seed of the first game; each further game adds 1.")
     ] = 0,

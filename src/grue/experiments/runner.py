@@ -26,6 +26,7 @@ from grue.experiments.records import (
 from grue.experiments.scales import stage_of
 from grue.experiments.study import PlannedStudy, Where, tell_failures
 from grue.experiments.wishes import Wish, finished, missing, tell_missing
+from grue.files import check_out
 from grue.training.config import TrainConfig
 from grue.training.programs import game_of, resolved
 from grue.training.runs import METRICS, read_run, run_name
@@ -43,8 +44,7 @@ class Places:
     """Further folders or files, which are only read."""
 
     def __post_init__(self) -> None:
-        if self.out.exists() and not self.out.is_dir():
-            raise UsageError(f"{self.out} is no folder; give another --out")
+        check_out(self.out)
 
     @property
     def runs(self) -> Path:

@@ -235,7 +235,9 @@ def read_textworld_game(story: Path, name: str | None = None) -> Game:
     game = Game(name or story.stem, story, data)
     try:
         # Report a broken file now, not in the middle of a game.
+        _check_infos(game)
         _ = game.rooms, game.things, game.max_score, game.start
+        _check_quests(game)
         for name in ("commands", "walkthrough"):
             listed = game.metadata.get(name) or []
             if not isinstance(listed, list) or not all(isinstance(text, str) for text in listed):
@@ -243,3 +245,22 @@ def read_textworld_game(story: Path, name: str | None = None) -> Game:
     except (AttributeError, LookupError, StopIteration, TypeError, ValueError) as error:
         raise BrokenFileError(f"{path} is not a TextWorld game file: {error!r}") from None
     return game
+
+
+def _check_infos(game: Game) -> None:
+    """Names and descriptions are texts or null, and types are those of the rules."""
+    for entity, info in game.infos.items():
+        for key in ("name", "desc"):
+            if not isinstance(info[key], str | None):
+                raise ValueError(f"the {key} of {entity} is {info[key]!r}")
+        if info["type"] not in game.type_parents:
+            raise ValueError(f"there is no type {info['type']!r}, which {entity} has")
+
+
+def _check_quests(game: Game) -> None:
+    """The facts of quests are about things that there are."""
+    for quest in game.data["quests"]:
+        for event in (*quest["win_events"], *quest["fail_events"]):
+            for name, *things in map(parse_fact, event["condition"]["preconditions"]):
+                if not things or not game.infos.keys() >= set(things):
+                    raise ValueError(f"a quest is about {name}({', '.join(map(str, things))})")

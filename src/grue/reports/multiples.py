@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 MOST_CURVES = 6
 """The number of curves that can be told apart in one panel."""
 NO_GATE = "no gate"
+LONGEST_TITLE = 18
+"""Letters that fit above a panel."""
 
 
 def are_too_many(panels: Sequence[Panel]) -> bool:
@@ -64,7 +66,7 @@ def multiples_figure(
                     style: Any = {"color": styles[curve.label].colour, "linestyle": dashes}
                     draw_curve(axes, curve, style, top)
             dress_steps(axes, last)
-            head_panel(axes, gate if across_row is grid[0] else "")
+            head_panel(axes, _title(gate) if across_row is grid[0] else "")
             axes.set_ylim(low - 0.02, None if top is None else 1.04 * top)
             if not axes.lines:
                 axes.text(0.5, 0.5, "not run", transform=axes.transAxes, ha="center", color=GREY)
@@ -80,6 +82,11 @@ def multiples_figure(
 def gate_of(curve: Curve) -> str:
     """Of a label such as "sc + masking, 3 heads"."""
     return curve.label.partition(" + ")[2].partition(",")[0] or NO_GATE
+
+
+def _title(gate: str) -> str:
+    """On two lines where it would run into the next one."""
+    return gate if len(gate) <= LONGEST_TITLE else gate.replace(" + ", "\n+ ", 1)
 
 
 def _order(gate: str) -> tuple[int, str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import zipfile
 from collections.abc import Iterable, Mapping
@@ -44,6 +45,8 @@ def path_of(folder: Path, step: int) -> Path:
 def saved_steps(folder: Path) -> list[int]:
     """The steps of all checkpoints, oldest first."""
     if not folder.is_dir():
+        if os.path.lexists(folder):
+            raise BrokenFileError(f"{folder} is not a folder of checkpoints; delete it to go on")
         return []
     found = (NAME.fullmatch(path.name) for path in folder.iterdir())
     return sorted(int(match[1]) for match in found if match)

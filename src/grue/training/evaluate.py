@@ -174,8 +174,7 @@ def play_episodes(
 
     ``games`` are the games of a set to play, one for each episode; by default they are drawn.
     """
-    if not 1 <= episodes <= LARGEST:
-        raise UsageError(f"episodes must be from 1 to {LARGEST}, not {episodes}")
+    check_episodes(episodes)
     check_seed(seed)
     play, parameters = traced_play(env, agent), parameters_at(epsilon, parameters)
     # All batches have the same size: one compiled program.
@@ -189,7 +188,7 @@ def play_episodes(
         return number_keys(seed, numbers), *chosen
 
     played = jax.eval_shape(play, state, parameters, jnp.float32(epsilon), *each(first))
-    _check_fits(episodes, memory.bytes_of(played) // size)
+    check_fits(episodes, memory.bytes_of(played) // size)
     batches = []
     # A KeyboardInterrupt inside a JAX program may be lost, or crash Python.
     with Stop() as stop:
@@ -202,7 +201,12 @@ def play_episodes(
     return Evaluation(env, epsilon, config.gate_kind.classifier, trace)
 
 
-def _check_fits(episodes: int, each: int) -> None:
+def check_episodes(episodes: int) -> None:
+    if not 1 <= episodes <= LARGEST:
+        raise UsageError(f"episodes must be from 1 to {LARGEST}, not {episodes}")
+
+
+def check_fits(episodes: int, each: int) -> None:
     """Refuses more episodes than fit into memory: all steps are kept, and copied once."""
     free = memory.free_host_bytes()
     if free is not None and 2 * episodes * each > free:

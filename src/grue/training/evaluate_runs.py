@@ -15,7 +15,14 @@ from grue.agents.agent import Agent
 from grue.agents.replay import lighter
 from grue.engine.stacked import StackedEnv
 from grue.errors import GrueError, UsageError
-from grue.training.evaluate import Evaluation, evaluate_player, play_episodes
+from grue.training import memory
+from grue.training.evaluate import (
+    Evaluation,
+    check_episodes,
+    check_fits,
+    evaluate_player,
+    play_episodes,
+)
 from grue.training.player import Player, load_agent
 from grue.training.playing import Finals, play_each_game
 from grue.training.programs import agent_for, explorers_of
@@ -40,6 +47,9 @@ class HowToPlay:
     transcript: bool = False
     leave_out: bool = False
     """Leave out games of the folder that are damaged or cannot be compiled."""
+
+    def __post_init__(self) -> None:
+        check_episodes(self.episodes)
 
     def to_json(self) -> dict[str, Any]:
         """The options as JSON, for a process on another machine."""
@@ -246,6 +256,7 @@ def _on_games(name: str, player: Player, how: HowToPlay) -> GamesEvaluation:
     given, exploring, traced = (env, agent, lighter(state), parameters), None, None
     greedy = play_each_game(*given, seed=how.seed)
     if not how.greedy_only:
+        check_fits(how.episodes, memory.bytes_of(greedy))
         # A KeyboardInterrupt inside a JAX program may be lost, or crash Python.
         with Stop() as stop:
             times = []

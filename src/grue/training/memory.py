@@ -59,7 +59,9 @@ def program_bytes(
     program = build(config, heads, runs > 1, explorers).program
     start = jnp.int32(0), parameters_of(config, explorers)
     if runs > 1:
-        start = jax.tree.map(lambda leaf: jnp.stack([leaf] * runs), start)
+        start = jax.tree.map(
+            lambda leaf: jax.ShapeDtypeStruct((runs, *leaf.shape), leaf.dtype), start
+        )
     run = jax.eval_shape(program.init, *start)
     if (state := bytes_of(run)) > enough:
         return state

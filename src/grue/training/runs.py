@@ -134,8 +134,7 @@ def is_finished(folder: Path, steps: int) -> bool:
     saved = checkpoint.saved_steps(folder / CHECKPOINT)
     if not saved or saved[-1] < steps:
         return False
-    rows = read_rows(folder)
-    return bool(rows) and rows[-1]["step"] >= steps
+    return _has_all_rows(folder, steps)
 
 
 def stored_steps(folder: Path) -> list[int]:
@@ -313,8 +312,11 @@ class RunFolder:
         try:
             if check is not None:
                 check()
+            for name in PLACES:
+                checkpoint.saved_steps(path / name)
             self.rows: list[MetricsRow] = read_rows(path, step)
             config = read_config(path)[0]
+            self._had_ended = step == 0 and _has_all_rows(path, config.steps)
             check_rows(path, config, [row["step"] for row in self.rows], step)
             self.has_splits = is_set(config)
             self.split_rows = read_split_rows(path, config, step)
@@ -326,7 +328,7 @@ class RunFolder:
 
     def begin(self) -> RunFolder:
         """Deletes the rows and checkpoints after the step, and opens the metrics for writing."""
-        if self.step == 0:
+        if self._had_ended:
             self._keep_finished_rows()
         self.checkpoints.mkdir(exist_ok=True)
         checkpoint.remove_partial(self.path)
@@ -342,11 +344,9 @@ class RunFolder:
 
     def _keep_finished_rows(self) -> None:
         """Keeps a copy of the metrics of a finished run whose checkpoints were deleted."""
-        rows, (config, _) = read_rows(self.path), read_config(self.path)
-        if rows and rows[-1]["step"] >= config.steps:
-            for name in (METRICS, SPLITS_FILE):
-                if (self.path / name).exists():
-                    shutil.copyfile(self.path / name, self.path / f"{name}.old")
+        for name in (METRICS, SPLITS_FILE):
+            if (self.path / name).exists():
+                shutil.copyfile(self.path / name, self.path / f"{name}.old")
 
     def write_events(self) -> None:
         """Starts to write TensorBoard events."""
@@ -394,6 +394,11 @@ class RunFolder:
         if self._events is not None:
             self._events.close()
         os.close(self._lock)
+
+
+def _has_all_rows(folder: Path, steps: int) -> bool:
+    rows = read_rows(folder)
+    return bool(rows) and rows[-1]["step"] >= steps
 
 
 def _locked(folder: Path) -> int:

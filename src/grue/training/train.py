@@ -10,6 +10,7 @@ from pathlib import Path
 import jax
 
 from grue.errors import UsageError
+from grue.files import check_out
 from grue.training import checkpoint, events, memory, runs
 from grue.training.config import TrainConfig
 from grue.training.groups import Member, plan
@@ -112,8 +113,8 @@ def _members(
     configs: Sequence[TrainConfig], out: Path | None, resume: bool, opened: ExitStack
 ) -> list[Member]:
     """Validates the configs and returns their runs. ``opened`` will close the environments."""
-    if out is not None and out.exists() and not out.is_dir():
-        raise UsageError(f"{out} is no folder; give another --out")
+    if out is not None:
+        check_out(out)
     members: dict[str, Member] = {}
     for config in map(resolved, configs):
         opened.callback(game_of(config).close)

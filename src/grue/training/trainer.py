@@ -412,6 +412,6 @@ def _told(folder: Path) -> Iterator[None]:
         where = folder if error.filename is None else error.filename
         saved = checkpoint.saved_steps(folder / runs.CHECKPOINT)
         kept = f"the checkpoint of step {saved[-1]} is intact" if saved else "nothing is saved yet"
-        raise GrueError(
-            f"{where}: {error.strerror or error}; {kept}: fix this and go on with --resume"
-        ) from error
+        then = "go on with --resume" if folder.exists() else "give the command again"
+        why = error.strerror or error
+        raise GrueError(f"{where}: {why}; {kept}: fix this and {then}") from error

@@ -135,6 +135,8 @@ class Model:
             return self.inventory
         if holder in self.rooms:
             return self.rooms.index(holder)
+        if holder not in self.places:
+            raise CannotCompileError(f"a thing is in {holder}, which has no place itself")
         return len(self.rooms) + 1 + self.places.index(holder)
 
     def initial_location(self, movable: str) -> int:
