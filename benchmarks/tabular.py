@@ -59,7 +59,7 @@ def train(config: TrainConfig) -> Record:
         for i, seed in enumerate(config.seeds):
             own = jax.tree.map(lambda leaf, i=i: leaf[i], sums)
             end = step + config.metrics_every
-            rows[i].append(metrics.make_row(config.of_seed(seed), end, own, 1, rows[i]))
+            rows[i].append(metrics.make_row(config.of_seed(seed), end, own, rows[i]))
         if not step:
             compiled = time.perf_counter()
     ended = time.perf_counter()
