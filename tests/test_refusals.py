@@ -122,3 +122,19 @@ def test_more_games_than_can_be_made(tmp_path: Path, capsys) -> None:
     command = ["make-games", "coin", "--count", str(10**12), "-o", str(tmp_path / "games")]
     assert "1000000, not 1000000000000" in refused(command, 2, capsys)
     assert not (tmp_path / "games").exists()
+
+
+# What is measured must fit into memory, too
+
+
+def test_a_batch_that_is_too_large(capsys) -> None:
+    options = ["bench", "env", "--game", "saladworld-1", "--batch", "2000000000"]
+    said = refused(options, 2, capsys)
+    assert "a batch of 2000000000 games of saladworld-1 needs more than" in said
+    assert said.endswith("give a smaller --batch")
+
+
+def test_too_many_runs_to_measure(capsys) -> None:
+    options = ["bench", "train", "saladworld-1", "--agents", "sc", "--preset", "small"]
+    said = refused([*options, "--runs", "1000000"], 2, capsys)
+    assert "1000000 runs side by side" in said

@@ -38,6 +38,7 @@ def bench_env_command(
     """Steps a second of the compiled engine and of real TextWorld, for every level."""
     from grue.engine.bench import BATCHES, EnvSpeed, bench_env
 
+    check_batches(game or game_names(), batch or ())
     rows = list(bench_env(game or game_names(), batch or BATCHES, seconds))
     if as_json:
         print(json.dumps([row._asdict() for row in rows], indent=2))
@@ -45,6 +46,22 @@ def bench_env_command(
     print_table(
         EnvSpeed._fields, [(*row[:3], f"{row.steps_per_s:,.0f}", row.device) for row in rows]
     )
+
+
+def check_batches(games: Sequence[str], batches: Sequence[int]) -> None:
+    """Refuses a batch that needs more memory than the device has."""
+    from grue.engine.bench import bytes_of_games
+    from grue.games.registry import load_textworld
+    from grue.training.memory import free_bytes, told
+
+    free = free_bytes()
+    for name, batch in product(games, batches):
+        needed = bytes_of_games(load_textworld(name), batch)
+        if free is not None and needed > free:
+            raise UsageError(
+                f"a batch of {batch} games of {name} needs more than {told(needed)} of memory, and "
+                f"{told(free)} are free; give a smaller --batch"
+            )
 
 
 @bench.command("train")

@@ -67,6 +67,17 @@ def use_all_cores() -> None:
 # The compiled engine
 
 
+def bytes_of_games(game: Game, batch: int) -> int:
+    """The least memory that a batch takes: states and observations, before and after a step."""
+    import jax
+
+    from grue.engine.compiled import CompiledEnv
+    from grue.engine.make import compiled
+
+    leaves = jax.tree.leaves(jax.eval_shape(CompiledEnv(compiled(game)).reset))
+    return 2 * batch * sum(leaf.size * leaf.dtype.itemsize for leaf in leaves)
+
+
 def compiled_row(game: Game, batch: int, seconds: float) -> EnvSpeed:
     import jax
 

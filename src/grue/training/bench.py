@@ -22,9 +22,10 @@ from grue.agents.learner import distinct_texts
 from grue.engine.bench import device_name
 from grue.engine.pooled import PooledEnv
 from grue.errors import UsageError
+from grue.training import memory
 from grue.training.algorithm import Run
 from grue.training.config import TrainConfig
-from grue.training.programs import build, parameters_of, program_key
+from grue.training.programs import build, explorers_of, parameters_of, program_key
 
 ROUNDS = 9
 """Everything is timed once in each round."""
@@ -53,11 +54,13 @@ class Bench:
 
     def __init__(self, conditions: Sequence[TrainConfig], runs: int) -> None:
         """Run i has the condition i modulo their number."""
-        chosen = [conditions[i % len(conditions)] for i in range(runs)]
-        if len({program_key(config) for config in chosen}) > 1:
+        used = conditions[:runs]
+        if len({program_key(config) for config in used}) > 1:
             raise UsageError("these agents and gates cannot share a program; give --runs 1")
         self.many = runs > 1
-        heads = max(config.heads_in_use for config in chosen)
+        heads = max(config.heads_in_use for config in used)
+        memory.check_fits(used[0], heads, runs, explorers_of(used[:1]))
+        chosen = [conditions[i % len(conditions)] for i in range(runs)]
         self.env, agent, self.program = build(chosen[0], heads, self.many)
         assert isinstance(agent, DeepAgent)
         self.agent, self.settings, self.runs = agent, chosen[0], runs
