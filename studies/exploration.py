@@ -117,6 +117,15 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "archive_lower": 0.25,
         "rare_share": 0.3,
     },
+    "archive-rare-balance": {
+        **ARCHIVE,
+        "balance": "score",
+        "return_share": 0.8,
+        "archive_share": 0.8,
+        "archive_joined": 0.5,
+        "archive_lower": 0.25,
+        "rare_share": 0.3,
+    },
     "archive-own": {**ARCHIVE, "archive_epsilon": 0.4},
     "zork-archive": {
         **ARCHIVE,
