@@ -213,7 +213,8 @@ def read_config(folder: Path) -> tuple[TrainConfig, dict[str, Any]]:
         raise NotRegisteredError(f"{path}: {error}") from None
     except UNREADABLE as error:
         raise BrokenFileError(
-            f"{path} is damaged or of another grue ({error}); train into another folder"
+            f"{path} is damaged, or not the settings of a run of this grue ({error}); "
+            "use another folder"
         ) from None
     return config, about
 
