@@ -134,6 +134,15 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "archive_words": 3,
         "rare_share": 0.1,
     },
+    "zork-far": {
+        **ARCHIVE,
+        "balance": "score",
+        "return_share": 0.8,
+        "archive_share": 0.8,
+        "archive_words": 3,
+        "rare_share": 0.1,
+        "discount": 0.97,
+    },
     "oracle": {"gate": "oracle", "heads": 8},
     "long": {
         **FOUND,
