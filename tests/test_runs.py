@@ -247,7 +247,8 @@ def test_read_runs(folder: Path) -> None:
 )
 def test_a_damaged_config(folder: Path, text: str) -> None:
     (folder / "config.json").write_text(text)
-    with pytest.raises(grue.BrokenFileError, match=r"config\.json is damaged, or not the settings of a run"):
+    reason = r"config\.json is damaged, or not the settings of a run"
+    with pytest.raises(grue.BrokenFileError, match=reason):
         read_run(folder)
 
 
