@@ -126,6 +126,18 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "archive_lower": 0.25,
         "rare_share": 0.3,
     },
+    "masked-bound": {**MASKED, "past_end": True, "lower_bound": True},
+    "return-bound": {**MASKED, "past_end": True, "lower_bound": True, "return_share": 0.25},
+    "archive-bound": {
+        **ARCHIVE,
+        "balance": "score",
+        "return_share": 0.8,
+        "archive_share": 0.8,
+        "archive_joined": 0.5,
+        "archive_lower": 0.25,
+        "rare_share": 0.3,
+        "lower_bound": True,
+    },
     "archive-own": {**ARCHIVE, "archive_epsilon": 0.4},
     "zork-archive": {
         **ARCHIVE,

@@ -127,6 +127,8 @@ def slow_loss(
             y = float(batch.rows.reward[b, i])
             if not batch.rows.terminated[b, i]:
                 y += settings.discount * after
+            if batch.returns is not None:
+                y = max(y, float(batch.returns[b, i]))
             errors.append((y - values[i, a]) ** 2)
             chance = 1 / (1 + np.exp(-logits[i, a]))
             right = chance if batch.rows.admissible[b, i] else 1 - chance
@@ -163,6 +165,23 @@ def test_the_loss_is_the_slow_one(
     assert float(parts["classifier_loss"]) == pytest.approx(classifier, rel=2e-5)
     needs = gate in ("dropout", "masking", "cqlh", "acqlh")
     assert float(total) == pytest.approx(q + needs * classifier, rel=2e-5)
+
+
+def test_targets_are_at_least_the_returns(
+    networks: tuple[Network, Network], known: contexts.ScoreContexts, slow: Slow
+) -> None:
+    """Some returns are above the target and some below."""
+    (online, target), own = networks, learning("masking")
+    returns = np.random.default_rng(5).normal(size=(BATCH, STEPS)).astype(np.float32)
+    losses = []
+    for given in (None, returns - 100.0, returns, returns + 100.0):
+        batch = make_batch()._replace(returns=None if given is None else jnp.asarray(given))
+        _, (parts, _) = fast_loss(online, None, target, batch, known, COMMAND_WORDS, own)
+        losses.append(float(parts["q_loss"]))
+        q, _ = slow_loss(slow, batch, "masking", SETTINGS)
+        assert losses[-1] == pytest.approx(q, rel=2e-5)
+    assert losses[0] == losses[1]
+    assert len(set(losses)) == 3
 
 
 @pytest.mark.parametrize("trace", [0.0, 0.5])

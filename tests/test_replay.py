@@ -23,7 +23,8 @@ from grue.training.programs import parameters_of, program_key
 LENGTH = 4
 add = jax.jit(memory.add)
 WORDS = 30_000
-sample = jax.jit(memory.sample, static_argnames=("batch", "length", "shortest"))
+STATIC = ("batch", "length", "shortest", "discount", "longest")
+sample = jax.jit(memory.sample, static_argnames=STATIC)
 
 
 def row(episode: int, step: int, reward: float = 0.0, terminated: bool = False) -> ReplayStep:
@@ -309,6 +310,60 @@ def test_without_the_option_the_sequences_are_those_of_the_whole_length() -> Non
     shorter = draw(kept, seed=4, shortest=2)
     assert (np.asarray(plain.rows.score) == np.asarray(shorter.rows.score)).all()
     assert not np.array_equal(plain.valid, shorter.valid)
+
+
+def returns_of(rewards: list[float], first: int, length: int, discount: float) -> list[float]:
+    """By the definition, step by step; 0 past the end."""
+    from_here = [
+        sum(discount**k * reward for k, reward in enumerate(rewards[t:]))
+        for t in range(len(rewards))
+    ]
+    return (from_here + [0.0] * length)[first : first + length]
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(st.lists(st.sampled_from([-3.0, 0.0, 5.0]), min_size=1, max_size=12), max_size=6),
+    st.sampled_from([0.5, 0.9]),
+    st.booleans(),
+)
+def test_returns_are_the_rewards_to_the_end_of_the_episode(
+    episodes: list[list[float]], discount: float, past_end: bool
+) -> None:
+    """The ring has 40 rows: episodes wrap around its end, and old ones are overwritten."""
+    episodes = [*episodes, [0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 2.0]]
+    kept = memory.init(40, LENGTH, WORDS)
+    for number, rewards in enumerate(episodes):
+        kept = store(kept, number, rewards)
+    shortest = 2 if past_end else None
+    given_ = {"discount": discount, "longest": 12}
+    found = draw(kept, batch=64, length=4, shortest=shortest, **given_)
+    plain = draw(kept, batch=64, length=4, shortest=shortest)
+    assert plain.returns is None
+    assert found.returns is not None
+    jax.tree.map(np.testing.assert_array_equal, plain, found._replace(returns=None))
+    for b in range(64):
+        number, first = int(found.rows.score[b, 0]), int(found.rows.action[b, 0])
+        expected = returns_of(episodes[number], first, 4, discount)
+        assert found.returns[b].tolist() == pytest.approx(expected, rel=1e-5, abs=1e-6)
+
+
+@pytest.mark.parametrize("lower_bound", [False, True])
+def test_the_agent_samples_returns_if_targets_need_them(lower_bound: bool) -> None:
+    config = TrainConfig(
+        batch_size=8, sequence_length=5, minimum_history=2, lower_bound=lower_bound, discount=0.5
+    )
+    key = program_key(config)
+    agent = DeepAgent(Setup(key.env, key.settings, key.gates, 1))
+    kept = store(memory.init(64, LENGTH, WORDS), 1, [0.0] * 8 + [8.0])
+    state = AgentState(None, Kept(kept, contexts.init(), (), ()))
+    found = jax.jit(agent.sample)(state, parameters_of(config), jax.random.key(0))
+    if not lower_bound:
+        assert found.returns is None
+        return
+    assert found.returns is not None
+    last = np.asarray(found.rows.action[:, -2])
+    assert np.asarray(found.returns[:, -1]).tolist() == (8.0 * 0.5 ** (8 - last)).tolist()
 
 
 @pytest.mark.parametrize("past_end", [False, True])

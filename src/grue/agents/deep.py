@@ -59,6 +59,9 @@ class DeepSettings(ReplaySettings):
         choices=("reward", "score"),
     )
     trace: float = setting(0.0, "λ of Q(λ) targets; 0: one step, as in the paper", least=0, most=1)
+    lower_bound: bool = setting(
+        False, "a target is at least the discounted reward that followed in the episode"
+    )
     adam_by_head: bool = setting(True, "a separate Adam for each head; otherwise one for all heads")
     consistent_with_next: bool = setting(
         True, "CQLH with Q(h_{t+1}, a_t), as in the appendix; else Q(h_t, a_t), as in equation (4)"
@@ -108,6 +111,7 @@ class DeepAgent(Agent):
         self.explorers = ExplorerSet(env, setup.explorers)
         self.look = env.commands.index("look")
         self.observation_length = env.observation_length
+        self.episode_steps = env.episode_steps
         self.command_words = np.asarray(env.vocabulary.table(env.commands))
         self.command_sets = env.command_sets
         self.sizes = NetworkSizes(
@@ -300,6 +304,8 @@ class DeepAgent(Agent):
             parameters.positive_fraction,
             parameters.negative_fraction,
             settings.minimum_history + 1 if settings.past_end else None,
+            settings.discount if settings.lower_bound else None,
+            self.episode_steps,
         )
 
     def copy_to_target(self, learned: Learner) -> Learner:

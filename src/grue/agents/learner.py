@@ -136,6 +136,8 @@ def loss(
 
     ours = run(network, working, texts, heads[:-1], n)
     y = sequence_targets(run(target, None, texts, heads, n), rows, valid, learning)
+    if batch.returns is not None:
+        y = jnp.maximum(y, batch.returns.T[n:])
     rows = jax.tree.map(lambda field: field[:-1], rows)
     q_t = targets.of_action(ours.values, rows.action)
     logit = targets.of_action(ours.logits, rows.action)

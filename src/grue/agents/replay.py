@@ -21,6 +21,8 @@ Fields = dict[str, Any]
 """Arrays by name, with a value for every step."""
 GAME = "game"
 """The field with the number of the game, where a set of games is played."""
+ACTION, REWARD = 1, 2
+"""Columns of ``Stored.facts``."""
 
 
 class ReplayStep(NamedTuple):
@@ -82,6 +84,8 @@ class Sequences(NamedTuple):
     """a_{t-1}; -1 before the first step of an episode."""
     valid: Bool[Array, "batch steps"]
     """False for steps past the end of the episode."""
+    returns: Float[Array, "batch steps"] | None = None
+    """The discounted rewards from each step to the end of its episode, if asked for."""
 
 
 def init(
@@ -155,6 +159,8 @@ def sample(
     positive_fraction: float | Float[Array, ""] = 0.25,
     negative_fraction: float | Float[Array, ""] = 0.25,
     shortest: int | None = None,
+    discount: float | None = None,
+    longest: int = 0,
 ) -> Sequences:
     """Samples sequences of steps.
 
@@ -162,7 +168,8 @@ def sample(
     with a negative one (from all if there is none), the rest from all. If the memory stores final
     scores, the first τ_p come from each of them with the same probability, and the rest from all.
     A sequence has at least ``shortest`` steps of its episode (by default ``length``). Steps past
-    the end are masked.
+    the end are masked. With a ``discount`` the returns are sampled too, for episodes of at most
+    ``longest`` steps.
     """
     by_episode, by_start = jax.random.split(key)
     number = jnp.arange(batch)
@@ -187,9 +194,33 @@ def sample(
     # Past the end the last row is repeated; these steps are masked.
     numbers = first[:, None] + jnp.minimum(at, steps[:, None])
     capacity = len(replay.stored.facts)
-    before = replay.stored.facts[(numbers - 1) % capacity, 1]
-    previous = jnp.where(numbers == first[:, None], -1, before)
-    return Sequences(rows(replay, numbers), previous.astype(jnp.int32), at[:, :-1] < steps[:, None])
+    before = replay.stored.facts[(numbers - 1) % capacity, ACTION]
+    previous = jnp.where(numbers == first[:, None], -1, before).astype(jnp.int32)
+    returns = None
+    if discount is not None:
+        returns = _returns(replay, first, steps, offset, (length, longest), discount)
+    return Sequences(rows(replay, numbers), previous, at[:, :-1] < steps[:, None], returns)
+
+
+def _returns(
+    replay: EpisodicReplay,
+    first: Int[Array, " batch"],
+    steps: Int[Array, " batch"],
+    offset: Int[Array, " batch"],
+    lengths: tuple[int, int],
+    discount: float,
+) -> Float[Array, "batch steps"]:
+    """Σ γ^k r_{t+k} from each step of the sequences to the end of the episode."""
+    length, longest = lengths
+    ahead = jnp.arange(max(length, longest))
+    at = offset[:, None] + ahead
+    places = (first[:, None] + at) % len(replay.stored.facts)
+    packed = replay.stored.facts[places, REWARD]
+    rewards = jax.lax.bitcast_convert_type(packed, jnp.float32)
+    rewards = jnp.where(at < steps[:, None], rewards, 0.0)
+    power = ahead[:, None] - jnp.arange(length)
+    weights = jnp.where(power >= 0, discount ** jnp.maximum(power, 0).astype(jnp.float32), 0.0)
+    return jnp.matmul(rewards, weights, precision=jax.lax.Precision.HIGHEST)
 
 
 def rows(replay: EpisodicReplay, numbers: Int[Array, "*rows"]) -> ReplayStep:
