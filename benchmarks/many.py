@@ -190,21 +190,34 @@ def check(files: Sequence[Path], steps: int) -> dict[str, Any]:
     own, counts = own_commands(env)
     chance = np.random.default_rng(SEED)
     games = np.arange(len(files))
-    turn = jax.jit(lambda env, states, actions: jax.vmap(env.step)(states, actions))
     start = jax.jit(lambda env, games: jax.vmap(lambda g: env.reset(None, g))(games))
-    states, seen = start(env, games)
-    log = [(np.zeros(len(files), int), jax.device_get(seen))]
+    turn = jax.jit(
+        lambda env, states, actions: _turn(jax.vmap(env.step), start(env, games), states, actions)
+    )
+    states, now = start(env, games)
+    log = [(np.zeros(len(files), int), jax.device_get(now))]
     for _ in range(steps):
-        possible = np.asarray(seen.admissible_set) & (chance.random((len(files), 1)) < 0.7)
+        possible = np.asarray(now.admissible_set) & (chance.random((len(files), 1)) < 0.7)
         drawn = own[games, (chance.random(len(files)) * counts).astype(int)]
         better = (possible * chance.random(possible.shape)).argmax(1)
         actions = np.where(possible.any(1), better, drawn)
-        states, seen = turn(env, states, actions)
+        (states, now), seen = turn(env, states, actions)
         log.append((actions, jax.device_get(seen)))
     differences = sum(differs(env, game, log) for game in range(len(files)))
-    ends = int(np.asarray(seen.terminated).sum())
+    ends = sum(int((seen.terminated | seen.truncated).sum()) for _, seen in log)
     print(f"{len(files)} games, {steps} steps of each: {differences} differences, {ends} ended")
     return {"games": len(files), "steps": steps, "differences": differences, "ended": ends}
+
+
+def _turn(step: Any, fresh: Any, states: Any, actions: Any) -> tuple[Any, Any]:
+    """A step. A game that ends begins again, so that every step is one of a game under way."""
+    after = step(states, actions)
+    over = after[1].terminated | after[1].truncated
+
+    def chosen(new: Any, old: Any) -> Any:
+        return jnp.where(over.reshape(over.shape + (1,) * (old.ndim - over.ndim)), new, old)
+
+    return jax.tree.map(chosen, fresh, after), after[1]
 
 
 def differs(env: StackedEnv, game: int, log: Sequence[Any]) -> int:
@@ -214,10 +227,13 @@ def differs(env: StackedEnv, game: int, log: Sequence[Any]) -> int:
     mine = [env.commands.index(command) for command in alone.commands]
     actions = np.array([numbers[env.commands[a[game]]] if i else 0 for i, (a, _) in enumerate(log)])
     first = jax.jit(alone.reset)()
-    _, rest = jax.jit(lambda state, actions: jax.lax.scan(alone.step, state, actions))(
-        first[0], actions[1:]
-    )
-    rest = jax.device_get(rest)
+
+    @jax.jit
+    def play(first: Any, actions: Any) -> Any:
+        turn = partial(_turn, alone.step, first)
+        return jax.lax.scan(lambda now, action: turn(now[0], action), first, actions)[1]
+
+    rest = jax.device_get(play(first, actions[1:]))
     found = 0
     for i, (_, steps) in enumerate(log):
         one = jax.device_get(first[1]) if i == 0 else jax.tree.map(lambda leaf: leaf[i - 1], rest)  # noqa: B023
