@@ -155,6 +155,16 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "rare_share": 0.1,
         "discount": 0.97,
     },
+    "zork-bound": {
+        **ARCHIVE,
+        "balance": "score",
+        "archive_share": 0.8,
+        "archive_words": 3,
+        "rare_share": 0.1,
+        "discount": 0.95,
+        "heads": 16,
+        "lower_bound": True,
+    },
     "oracle": {"gate": "oracle", "heads": 8},
     "long": {
         **FOUND,
