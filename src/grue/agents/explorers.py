@@ -44,6 +44,9 @@ class BonusSettings:
     bonus_floor: float = setting(
         0.0, "share of β that the bonus keeps at the frontier", least=0, most=1
     )
+    bonus_behind: float = setting(
+        1.0, "share of the bonus that is paid at scores that are not the frontier", least=0, most=1
+    )
     frontier_rewards: int = setting(
         50, "scores with fewer rewards than this so far are the frontier", least=0
     )
@@ -293,9 +296,10 @@ class BonusExplorer(Explorer, ABC):
         self, known: Counted, event: Int[Array, "*batch"], score: Int[Array, "*batch"]
     ) -> Float[Array, "*batch"]:
         count = jnp.maximum(known.counts[jnp.maximum(event, 0)], 1)
-        least = jnp.where(self._few(known, score), self.settings.bonus_floor, 0.0)
-        share = jnp.maximum(1 / jnp.sqrt(count), least)
-        return jnp.where(event >= 0, self.settings.bonus * share, 0.0)
+        own, frontier = self.settings, self._few(known, score)
+        share = 1 / jnp.sqrt(count)
+        share = jnp.where(frontier, jnp.maximum(share, own.bonus_floor), own.bonus_behind * share)
+        return jnp.where(event >= 0, own.bonus * share, 0.0)
 
     def _few(self, known: Counted, score: Int[Array, "*batch"]) -> Bool[Array, "*batch"]:
         """Whether a score belongs to the frontier."""
