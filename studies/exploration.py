@@ -195,7 +195,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "archive_share": 0.8,
         "archive_words": 3,
         "rare_share": 0.1,
-        "discount": 0.95,
+        "discount": 0.9,
         "heads": 16,
         "lower_bound": True,
         "frontier_epsilon": 0.0,
