@@ -200,6 +200,18 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "lower_bound": True,
         "frontier_epsilon": 0.0,
     },
+    "zork-double": {
+        **ARCHIVE,
+        "balance": "score",
+        "archive_share": 0.8,
+        "archive_words": 3,
+        "rare_share": 0.1,
+        "discount": 0.9,
+        "heads": 16,
+        "lower_bound": True,
+        "double": True,
+        "frontier_epsilon": 0.0,
+    },
     "oracle": {"gate": "oracle", "heads": 8},
     "long": {
         **FOUND,

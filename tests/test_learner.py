@@ -117,7 +117,8 @@ def slow_loss(
             possible = np.asarray(batch.rows.admissible_set)[b, i + 1, : SIZES.commands]
             if gate != "oracle" or not settings.oracle_in_targets or not possible.any():
                 possible = np.ones(SIZES.commands, bool)
-            best = their_values[i + 1][possible].max()
+            choosing = values if settings.double else their_values
+            best = their_values[i + 1][np.where(possible, choosing[i + 1], -np.inf).argmax()]
             believed = 1 / (1 + np.exp(-their_logits[i, a]))
             same = their_values[i + 1 if settings.consistent_with_next else i, a]
             after = {
@@ -165,6 +166,21 @@ def test_the_loss_is_the_slow_one(
     assert float(parts["classifier_loss"]) == pytest.approx(classifier, rel=2e-5)
     needs = gate in ("dropout", "masking", "cqlh", "acqlh")
     assert float(total) == pytest.approx(q + needs * classifier, rel=2e-5)
+
+
+@pytest.mark.parametrize("gate", ["oracle", "masking", "cqlh"])
+def test_double_q_learning(
+    gate: str, networks: tuple[Network, Network], known: contexts.ScoreContexts, slow: Slow
+) -> None:
+    (online, target), batch, losses = networks, make_batch(), []
+    for double in (False, True):
+        own = learning(gate, replace(SETTINGS, double=double))
+        _, (parts, used) = fast_loss(online, None, target, batch, known, COMMAND_WORDS, own)
+        assert used.tolist() == [True, True, True]
+        losses.append(float(parts["q_loss"]))
+        q, _ = slow_loss(slow, batch, gate, own.settings)
+        assert losses[-1] == pytest.approx(q, rel=2e-5)
+    assert losses[0] != pytest.approx(losses[1], rel=4e-5)
 
 
 def test_targets_are_at_least_the_returns(

@@ -68,6 +68,46 @@ def test_masked_targets(jit: bool) -> None:
     assert found.tolist() == [4.0, 3.0]
 
 
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize(
+    ("gate", "expected"),
+    [
+        # θ prefers the commands 2 and 1, which θ⁻ values at 2 and -1.
+        (NONE, [2.0, -1.0]),
+        # 0.25 · 2 + 0.75 · 2, and with certainty the value itself.
+        (CQLH, [2.0, -1.0]),
+        (ACQLH, [0.5, -1.0]),
+        # Of the admissible commands θ prefers 0 and 2.
+        (ORACLE, [1.0, 0.5]),
+        # Of the believed ones θ prefers 0; in the second row nothing is believed.
+        (MASKING, [1.0, -1.0]),
+    ],
+)
+def test_double_q_learning(jit: bool, gate: int, expected: list[float]) -> None:
+    """By hand: the command that θ prefers, with its value from θ⁻."""
+    chooser = jnp.array([[5.0, 0.0, 9.0], [0.0, 1.0, 0.5]])
+    possible = jnp.array([[True, True, False], [True, False, True]])
+    believed = jnp.array([[0.3, 0.2, 0.1], [0.1, 0.2, 0.0]])
+    gates = registered_gates({"masking": MaskingSettings(masked_targets=True, threshold=0.2)})
+    function = partial(targets.next_value, gates)
+    function = jax.jit(function) if jit else function
+    given = (Q_NEXT, SAME, ADMISSIBILITY, possible if gate == ORACLE else None)
+    believed = believed.at[1].set(0.0) if gate == MASKING else believed
+    found = function(jnp.int32(gate), *given, None, believed, chooser)
+    assert found.tolist() == expected
+    # With the same values for both, the maximum is the usual one.
+    same = function(jnp.int32(gate), *given, None, believed, Q_NEXT)
+    usual = function(jnp.int32(gate), *given, None, believed)
+    np.testing.assert_array_equal(same, usual)
+
+
+def test_double_q_learning_never_chooses_a_command_that_the_game_lacks() -> None:
+    exists = jnp.array([[True, True, False], [True, False, True]])
+    chooser = jnp.array([[5.0, 0.0, 9.0], [0.0, 1.0, 0.5]])
+    found = next_value(NONE, Q_NEXT, SAME, ADMISSIBILITY, None, exists, None, chooser)
+    assert found.tolist() == [1.0, 0.5]
+
+
 def test_a_command_known_to_do_nothing_keeps_only_its_own_value() -> None:
     found = next_value(CQLH, Q_NEXT, SAME, jnp.zeros(2))
     np.testing.assert_allclose(found, SAME)

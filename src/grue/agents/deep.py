@@ -59,6 +59,9 @@ class DeepSettings(ReplaySettings):
         choices=("reward", "score"),
     )
     trace: float = setting(0.0, "λ of Q(λ) targets; 0: one step, as in the paper", least=0, most=1)
+    double: bool = setting(
+        False, "double Q-learning: θ chooses the command of the maximum in a target, θ⁻ values it"
+    )
     lower_bound: bool = setting(
         False, "a target is at least the discounted reward that followed in the episode"
     )

@@ -49,6 +49,24 @@ class After(NamedTuple):
     """ξ̂(h_{t+1}, ·)"""
     settings: Any = None
     """The gate's settings."""
+    chooser: Float[Array, "*batch commands"] | None = None
+    """With double Q-learning the values of θ at h_{t+1}; ``values`` are those of θ⁻."""
+
+    def best_of(self, kept: Bool[Array, "*batch commands"]) -> Float[Array, "*batch"]:
+        """max_a Q(h_{t+1}, a) over the commands in ``kept``."""
+        return best_of(self.values, kept, self.chooser)
+
+
+def best_of(
+    values: Float[Array, "*batch commands"],
+    kept: Bool[Array, "*batch commands"],
+    chooser: Float[Array, "*batch commands"] | None,
+) -> Float[Array, "*batch"]:
+    """The largest value, or the value of the command that ``chooser`` prefers."""
+    if chooser is None:
+        return jnp.where(kept, values, -jnp.inf).max(-1)
+    chosen = jnp.where(kept, chooser, -jnp.inf).argmax(-1)
+    return jnp.take_along_axis(values, chosen[..., None], axis=-1)[..., 0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,8 +125,7 @@ def best_believed(after: After) -> Float[Array, "*batch"]:
     exists = after.values > -jnp.inf
     kept = exists & (after.believed >= after.settings.threshold)
     # If no command is kept, the maximum is over all.
-    kept = kept | ~kept.any(-1, keepdims=True)
-    return jnp.where(kept, after.values, -jnp.inf).max(-1)
+    return after.best_of(jnp.where(kept.any(-1, keepdims=True), kept, exists))
 
 
 def consistent(after: After) -> Float[Array, "*batch"]:

@@ -134,11 +134,13 @@ def loss(
         texts = distinct_texts(batch, command_words, learning.look, network.scorer.reads_commands)
     rows, valid = jax.tree.map(lambda field: field.swapaxes(0, 1)[n:], (batch.rows, batch.valid))
 
-    ours = run(network, working, texts, heads[:-1], n)
-    y = sequence_targets(run(target, None, texts, heads, n), rows, valid, learning)
+    ours = run(network, working, texts, heads if settings.double else heads[:-1], n)
+    chooser = jax.lax.stop_gradient(ours.values[1:]) if settings.double else None
+    y = sequence_targets(run(target, None, texts, heads, n), rows, valid, learning, chooser)
     if batch.returns is not None:
         y = jnp.maximum(y, batch.returns.T[n:])
     rows = jax.tree.map(lambda field: field[:-1], rows)
+    ours = jax.tree.map(lambda field: field[: len(y)], ours)
     q_t = targets.of_action(ours.values, rows.action)
     logit = targets.of_action(ours.logits, rows.action)
     error = targets.huber_error(y, q_t) if settings.huber else targets.squared_error(y, q_t)
@@ -159,9 +161,16 @@ def with_history(batch: Sequences, least: int) -> Bool[Array, "steps batch"]:
 
 
 def sequence_targets(
-    theirs: Outputs, rows: ReplayStep, valid: Bool[Array, "steps batch"], learning: Learning
+    theirs: Outputs,
+    rows: ReplayStep,
+    valid: Bool[Array, "steps batch"],
+    learning: Learning,
+    chooser: Float[Array, "steps batch commands"] | None = None,
 ) -> Float[Array, "steps batch"]:
-    """TARGETS of Algorithm 1: y for every step but the last, from the target network's outputs."""
+    """TARGETS of Algorithm 1: y for every step but the last, from the target network's outputs.
+
+    ``chooser``: the values of θ after each step, with double Q-learning.
+    """
     settings = learning.settings
     possible = rows.admissible_set if settings.oracle_in_targets else None
     following = None if possible is None else possible[1:]
@@ -181,6 +190,7 @@ def sequence_targets(
         following,
         exists,
         jax.nn.sigmoid(theirs.logits[1:]),
+        chooser,
     )
     if settings.trace == 0:
         return targets.q_target(rows.reward, rows.terminated, value, settings.discount)

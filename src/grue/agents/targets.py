@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from grue.agents.gating import After, GateSet
+from grue.agents.gating import After, GateSet, best_of
 
 
 def q_target(
@@ -55,26 +55,29 @@ def next_value(
     next_admissible: Bool[Array, "*batch room"] | None = None,
     exists: Bool[Array, "*batch commands"] | None = None,
     believed: Float[Array, "*batch commands"] | None = None,
+    chooser: Float[Array, "*batch commands"] | None = None,
 ) -> Float[Array, "*batch"]:
     """The value after a step, by gate: max_a Q(h', a) unless the gate says otherwise.
 
     All maxima are over the commands that the game has: those in ``exists``, if given.
     ``believed`` is ξ̂(h_{t+1}, ·), for gates that take the maximum over the commands with a high ξ̂;
-    by default 1.
+    by default 1. With ``chooser``, the values of θ, a maximum is the value of the command that they
+    prefer (double Q-learning).
     The oracle's maximum is over ``next_admissible`` if given (padded to whole bytes). CQLH uses
     ξ̂ · max_a Q(h', a) + (1 - ξ̂) · ``q_next_same``; ACQLH drops the second term. ``q_next_same`` is
     Q(h_{t+1}, a_t) in the paper's appendix and Algorithm 1, and Q(h_t, a_t) in its equation (4).
     """
+    every = jnp.ones(q_next.shape, bool) if exists is None else exists
     if exists is not None:
         q_next = jnp.where(exists, q_next, -jnp.inf)
-    possible = q_next.max(-1)
+    possible = highest = best_of(q_next, every, chooser)
     if next_admissible is not None:
         may = next_admissible[..., : q_next.shape[-1]]
         # If no command is admissible, as after the end, the maximum is over all.
         may = may | ~may.any(-1, keepdims=True)
-        possible = jnp.where(may, q_next, -jnp.inf).max(-1)
+        possible = best_of(q_next, may, chooser)
     believed = jnp.ones_like(q_next) if believed is None else believed
-    after = After(q_next.max(-1), q_next_same, admissibility, possible, q_next, believed)
+    after = After(highest, q_next_same, admissibility, possible, q_next, believed, None, chooser)
     return gates.value(gate, after)
 
 
