@@ -136,6 +136,15 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "zork-far": {**ZORK, "return_share": 0.8, "discount": 0.97},
     "zork-greedy": ZORK_BOUND,
     "zork-double": {**ZORK_BOUND, "double": True},
+    "zork-low": {**ZORK_BOUND, "double": True, "epsilon_end": 0.02},
+    "archive-double": {
+        **RARE,
+        "lower_bound": True,
+        "frontier_epsilon": 0.0,
+        "discount": 0.95,
+        "bonus_behind": 0.0,
+        "double": True,
+    },
     "oracle": {"gate": "oracle", "heads": 8},
     "long": {
         **FOUND,
