@@ -149,6 +149,20 @@ def test_the_bonus_keeps_a_floor_at_the_frontier() -> None:
     assert bonuses == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("behind", [0.0, 0.25])
+def test_the_bonus_behind_the_frontier(behind: float) -> None:
+    """The score 0 is the frontier until two rewards were had there; then a share is paid."""
+    settings = AchievementSettings(bonus=2.0, bonus_behind=behind, frontier_rewards=2)
+    explorer = AchievementExplorer(ENV, settings)
+    known, bonuses = explorer.init(), []
+    for reward in (0, 5, 5, 0):
+        known, _, told = play(known, 0, 2, reward, explorer, admissible=True, over=True)
+        bonuses.append(told["bonus"])
+    known, _, told = play(known, 5, 2, 0, explorer, admissible=True)
+    expected = [2, 2 / np.sqrt(2), behind * 2 / np.sqrt(3), behind * 1, 2]
+    assert [*bonuses, told["bonus"]] == pytest.approx(expected)
+
+
 def test_the_bonus_fades_in_the_replay_memory() -> None:
     """It is computed from the counts of the moment, not of when the step was stored."""
     known = EXPLORER.init()
