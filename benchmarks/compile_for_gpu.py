@@ -1,6 +1,7 @@
 """Compiles the training program for an H200, on a machine that has none.
 
     pip install -e '.[cuda]' && python benchmarks/compile_for_gpu.py --precision float32
+    python benchmarks/compile_for_gpu.py --game saladworld-5 --variant archive-double
 
 XLA and Triton need the CUDA toolkit, which the extra installs, but no GPU and no driver. This finds
 errors that only a real compilation shows, such as a kernel that needs more memory than the chip
@@ -13,6 +14,7 @@ import argparse
 import os
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 # Before JAX is imported: else it looks for a driver.
@@ -25,6 +27,9 @@ from jax.experimental import topologies
 
 from grue.training.config import TrainConfig
 from grue.training.programs import build, parameters_of
+
+sys.path.append(str(Path(__file__).parent.parent / "studies"))
+from exploration import VARIANTS
 
 H200 = """
 gpu_device_info {
@@ -82,8 +87,11 @@ def main() -> None:
     parser.add_argument("--agent", default="sc")
     parser.add_argument("--runs", type=int, default=25)
     parser.add_argument("--precision", default="auto")
+    parser.add_argument("--variant", help="one of studies/exploration.py, such as archive-double")
     given = parser.parse_args()
-    config = TrainConfig(game=given.game, agent=given.agent, precision=given.precision)
+    own = {} if given.variant is None else {"gate": "masking", **VARIANTS[given.variant]}
+    named = {"game": given.game, "agent": given.agent, "precision": given.precision}
+    config = TrainConfig(**{**named, **own})
     start = time.perf_counter()
     compiled = compile_for_gpu(config, given.runs)
     text, memory = compiled.as_text(), compiled.memory_analysis()
