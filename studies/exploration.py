@@ -49,6 +49,13 @@ JOINED: dict[str, Any] = {
     "archive_lower": 0.25,
 }
 RARE: dict[str, Any] = {**JOINED, "balance": "score", "rare_share": 0.3}
+FAR: dict[str, Any] = {
+    **RARE,
+    "lower_bound": True,
+    "frontier_epsilon": 0.0,
+    "discount": 0.95,
+    "bonus_behind": 0.0,
+}
 ZORK: dict[str, Any] = {
     **ARCHIVE,
     "balance": "score",
@@ -125,26 +132,13 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "return-bound": {**MASKED, "past_end": True, "lower_bound": True, "return_share": 0.25},
     "archive-bound": {**RARE, "lower_bound": True},
     "archive-greedy": {**RARE, "lower_bound": True, "frontier_epsilon": 0.0},
-    "archive-far": {
-        **RARE,
-        "lower_bound": True,
-        "frontier_epsilon": 0.0,
-        "discount": 0.95,
-        "bonus_behind": 0.0,
-    },
+    "archive-far": FAR,
+    "archive-double": {**FAR, "double": True},
     "zork-archive": ZORK,
     "zork-far": {**ZORK, "return_share": 0.8, "discount": 0.97},
     "zork-greedy": ZORK_BOUND,
     "zork-double": {**ZORK_BOUND, "double": True},
     "zork-low": {**ZORK_BOUND, "double": True, "epsilon_end": 0.02},
-    "archive-double": {
-        **RARE,
-        "lower_bound": True,
-        "frontier_epsilon": 0.0,
-        "discount": 0.95,
-        "bonus_behind": 0.0,
-        "double": True,
-    },
     "oracle": {"gate": "oracle", "heads": 8},
     "long": {
         **FOUND,
