@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from small_networks import SIZES, make_network
 
-from grue.agents import contexts, learner
+from grue.agents import contexts, learner, optimiser
 from grue.agents.agent import RunParameters
 from grue.agents.deep import DeepSettings
 from grue.agents.drrn import TextScorer
@@ -315,3 +315,28 @@ def test_the_clip_bounds_the_gradient(
     first = now.optimiser.first
     norm = jnp.sqrt(sum(jnp.square(leaf).sum() for leaf in jax.tree.leaves(first)))
     assert float(norm) == pytest.approx(0.1 * SETTINGS.gradient_clip, rel=1e-4)
+
+
+def test_the_learning_rate_falls_linearly_to_its_end() -> None:
+    falls = {"learning_rate_end": 0.002, "learning_rate_steps": 5_000}
+    own = replace(SETTINGS, learning_starts=1_000, update_every=4, **falls)
+    # The first update is at step 1,000: a fifth of the way from 0.01 to 0.002.
+    found = [float(optimiser.learning_rate(own, jnp.int32(n))) for n in (0, 375, 1_000, 2_000)]
+    assert found == pytest.approx([0.0084, 0.006, 0.002, 0.002])
+    assert optimiser.learning_rate(SETTINGS, jnp.int32(375)) == 0.01
+
+
+def test_updates_take_the_learning_rate_of_their_step(
+    networks: tuple[Network, Network], known: contexts.ScoreContexts
+) -> None:
+    falls = {"learning_rate_end": 0.0, "learning_rate_steps": 4_000}
+    own = replace(SETTINGS, learning_starts=2_000, update_every=4, **falls)
+    now = begun(networks[0])
+    moved = []
+    for count in (0, 250, 500):
+        at = now._replace(optimiser=now.optimiser._replace(count=jnp.int32(count)))
+        after, _ = fast_update(at, make_batch(), known, COMMAND_WORDS, learning("none", own))
+        # A head's Adam is at its first step, which has the size of the learning rate.
+        before, then = (tree.scorer.first_bias for tree in (networks[0], after.network))
+        moved.append(float(jnp.abs(then - before).max()))
+    assert moved == pytest.approx([0.005, 0.0025, 0.0], rel=1e-3, abs=1e-9)

@@ -26,7 +26,7 @@ from grue.agents.agent import Agent, AgentState, Decision, Episode, RunParameter
 from grue.agents.convolution import ConvolutionNetwork, ConvolutionSizes, TextConvolution
 from grue.agents.elimination import Bandit, Tally, with_constant
 from grue.agents.kernels.adam import moved, moved_all, rates
-from grue.agents.optimiser import clip_factor
+from grue.agents.optimiser import clip_factor, learning_rate
 from grue.agents.registry import Metric, Setup, register
 from grue.agents.replay import EpisodicReplay, ReplayStep
 from grue.agents.settings import ReplaySettings, setting
@@ -296,7 +296,7 @@ class EliminationAgent(Agent):
         squares = sum(jnp.square(leaf).sum() for leaf in jax.tree.leaves(slope))
         number, (_, first, second) = moments.count + 1, moments
         scale = clip_factor(squares, self.settings.gradient_clip)
-        now = rates(number, scale, self.settings.learning_rate)
+        now = rates(number, scale, learning_rate(self.settings, moments.count))
         theta, *after = moved_all(partial(moved, now=now), network, first, second, slope)
         return theta, Moments(number, *after)
 

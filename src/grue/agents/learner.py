@@ -99,7 +99,7 @@ def update(
             learner.optimiser,
             used,
             working,
-            settings.learning_rate,
+            optimiser.learning_rate(settings, learner.optimiser.count),
             settings.gradient_clip,
             settings.adam_by_head,
         )

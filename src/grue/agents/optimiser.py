@@ -9,7 +9,7 @@ rates.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -19,6 +19,9 @@ from jaxtyping import Array, Bool, Float, Int
 from grue.agents.kernels import select
 from grue.agents.kernels.adam import moved, moved_all, moved_heads, rates
 from grue.agents.network import Network
+
+if TYPE_CHECKING:
+    from grue.agents.settings import ReplaySettings
 
 
 class AdamState(NamedTuple):
@@ -44,7 +47,7 @@ def update(
     state: AdamState,
     used: Bool[Array, " heads"],
     working: select.Weights | None,
-    learning_rate: float,
+    learning_rate: float | Float[Array, ""],
     clip: float,
     by_head: bool = True,
 ) -> tuple[Network, AdamState, select.Weights | None]:
@@ -67,6 +70,15 @@ def update(
     others = moved_all(partial(moved, now=now), *(rest for _, _, rest in parts))
     network, first, second = map(_joined, weights, heads, others)
     return network, AdamState(count, uses, first, second), working
+
+
+def learning_rate(settings: ReplaySettings, updates: Int[Array, ""]) -> float | Float[Array, ""]:
+    """The step size after so many updates; a constant unless ``learning_rate_end`` is set."""
+    if settings.learning_rate_end is None:
+        return settings.learning_rate
+    step = settings.learning_starts + updates * settings.update_every
+    done = jnp.minimum(step.astype(jnp.float32) / settings.learning_rate_steps, 1.0)
+    return settings.learning_rate * (1.0 - done) + settings.learning_rate_end * done
 
 
 def _clipped(slope: Network, used: Bool[Array, " heads"], clip: float) -> Float[Array, ""]:

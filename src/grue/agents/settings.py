@@ -171,5 +171,11 @@ class ReplaySettings(AgentSettings):
     )
     batch_size: int = setting(32, "sequences, or single steps, of a batch", above=0, small=16)
     learning_rate: float = setting(0.001, "step size of Adam", least=0)
+    learning_rate_end: float | None = setting(
+        None,
+        "step size after learning_rate_steps, reached linearly; by default learning_rate",
+        least=0,
+    )
+    learning_rate_steps: int = setting(1_000_000, "steps over which the step size changes", above=0)
     gradient_clip: float = setting(5.0, "largest norm of the gradient", above=0)
     huber: bool = setting(False, "Huber's loss in place of the squared error")

@@ -16,7 +16,11 @@ Rates = Float[Array, "*heads 3"]
 """Gradient scale, step size, and the factor of v for bias correction."""
 
 
-def rates(count: Int[Array, "*heads"], scale: Float[Array, ""], learning_rate: float) -> Rates:
+def rates(
+    count: Int[Array, "*heads"],
+    scale: Float[Array, ""],
+    learning_rate: float | Float[Array, ""],
+) -> Rates:
     """The rates of a step, counted from 1."""
     first = learning_rate / (1 - KEEP_FIRST ** count.astype(jnp.float32))
     second = 1 / (1 - KEEP_SECOND ** count.astype(jnp.float32))
