@@ -70,6 +70,7 @@ ZORK_BOUND: dict[str, Any] = {
     "lower_bound": True,
     "frontier_epsilon": 0.0,
 }
+ZORK_LOW: dict[str, Any] = {**ZORK_BOUND, "double": True, "epsilon_end": 0.02}
 VARIANTS: dict[str, dict[str, Any]] = {
     "plain": {},
     "heads": {"heads": 8},
@@ -138,7 +139,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "zork-far": {**ZORK, "return_share": 0.8, "discount": 0.97},
     "zork-greedy": ZORK_BOUND,
     "zork-double": {**ZORK_BOUND, "double": True},
-    "zork-low": {**ZORK_BOUND, "double": True, "epsilon_end": 0.02},
+    "zork-low": ZORK_LOW,
+    "zork-steady": {**ZORK_LOW, "learning_rate_end": 0.0001, "learning_rate_steps": 600_000},
     "oracle": {"gate": "oracle", "heads": 8},
     "long": {
         **FOUND,

@@ -1,7 +1,7 @@
 """Whether drrn learns a set of games, and how it plays unseen ones: with and without score heads.
 
-    python studies/game_sets.py --seeds 3 --first-steps
-    python studies/game_sets.py --seeds 3 --first-steps --preset paper --steps 300000
+    python studies/game_sets.py --seeds 3 --on first_steps,double,lower_bound
+    python studies/game_sets.py --seeds 3 --on first_steps --preset paper --steps 300000
     python studies/game_sets.py --only-table
 
 Makes 30 easy cooking games (ftwp-easy, seeds from 0 on): 20 to learn on, 5 for the validation and 5
@@ -33,6 +33,8 @@ GAMES = WORK / "games"
 SPLITS = ("train", "valid", "test")
 LEARNED = 0.9
 """Of the largest score of the training games."""
+OPTIONS = ("first_steps", "double", "lower_bound")
+"""Settings that are off by default (docs/agents.md)."""
 Row = dict[str, Any]
 
 
@@ -57,10 +59,10 @@ def train(given: argparse.Namespace, agent: str, seeds: tuple[int, ...], core: i
         given.preset,
         **{"game": str(GAMES / "train"), "valid": str(GAMES / "valid")},
         **{"test": str(GAMES / "test"), "agent": "drrn", "gate": "masking", "heads": heads},
-        **{"seeds": seeds, "steps": steps, "first_steps": given.first_steps},
+        **{"seeds": seeds, "steps": steps, **dict.fromkeys(given.on, True)},
         **{"epsilon_steps": steps // 2, "replay_steps": steps, "valid_every": steps // 20},
     )
-    kind = given.preset + "-first-steps" * given.first_steps
+    kind = "-".join([given.preset, *given.on]).replace("_", "-")
     grue.train(config, WORK / kind / f"{heads}-heads", resume=True)
 
 
@@ -95,7 +97,7 @@ def row_of(folder: Path) -> Row:
         "agent": next(name for name, heads in AGENTS.items() if heads == config.heads),
         "seed": config.seeds[0],
         "units": config.context,
-        "first_steps": config.first_steps,
+        "on": [name for name in OPTIONS if getattr(config, name)],
         "step": steps[-1],
         "learned_at": learned[0] if learned else None,
         "most_train": round(max(scores["train"]), 4),
@@ -112,12 +114,18 @@ PATHS = ("game", "valid", "test")
 
 
 def order(row: Row) -> tuple[Any, ...]:
-    return -row["units"], row["first_steps"], list(AGENTS).index(row["agent"]), row["seed"]
+    return (
+        -row["units"],
+        len(row["on"]),
+        tuple(row["on"]),
+        list(AGENTS).index(row["agent"]),
+        row["seed"],
+    )
 
 
 def table(rows: list[Row]) -> str:
     lines = [
-        "| units | `first_steps` | agent | seed | steps | "
+        "| units | settings that are on | agent | seed | steps | "
         f"{LEARNED:g} of the training score at step | highest | train, valid, test at the end | "
         "at the step that is best on valid |",
         "|---" * 9 + "|",
@@ -128,9 +136,9 @@ def table(rows: list[Row]) -> str:
             for when in ("final", "best")
         )
         learned = "never" if row["learned_at"] is None else f"{row['learned_at']:,}"
-        early = "on" if row["first_steps"] else "off"
+        on = ", ".join(f"`{name}`" for name in row["on"])
         lines.append(
-            f"| {row['units']} | {early} | {row['agent']} | {row['seed']} | {row['step']:,} | "
+            f"| {row['units']} | {on} | {row['agent']} | {row['seed']} | {row['step']:,} | "
             f"{learned} | {row['most_train']:.2f} | {final} | {best} ({row['best_step']:,}) |"
         )
     return "\n".join(lines) + "\n"
@@ -163,8 +171,12 @@ def main() -> None:
     parser = arguments("game_sets", __doc__)
     parser.add_argument("--preset", choices=("small", "paper"), default="small")
     parser.add_argument("--steps", type=int, default=60_000)
-    parser.add_argument("--first-steps", action="store_true", help="see docs/agents.md")
+    parser.add_argument("--on", default="", help=f"settings to turn on: {', '.join(OPTIONS)}")
     given = parser.parse_args()
+    given.on = given.on.split(",") if given.on else []
+    for name in given.on:
+        if name not in OPTIONS:
+            parser.error(f"--on takes some of {', '.join(OPTIONS)}, not {name!r}")
     if not given.only_table:
         make_the_games()
         train_all(given)
