@@ -17,7 +17,7 @@ from typing import Any
 
 PACKAGES = ("games", "engine", "experiments", "reports", "watch", "cli")
 THEMSELVES = tuple(
-    f"engine.{name}" for name in ("drawing", "environment", "gymnax", "sets", "text_games")
+    f"engine.{name}" for name in ("drawing", "environment", "gymnax", "sets", "stoa", "text_games")
 )
 """Public functions that refuse wrong types in a line of their own, which tests look at."""
 CHECK = "import beartype as _beartype"

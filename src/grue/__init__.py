@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from grue.engine.gymnax import gymnax
     from grue.engine.make import make
     from grue.engine.sets import make_many
+    from grue.engine.stoa import stoa
     from grue.engine.text_games import TextGames
     from grue.errors import BrokenFileError, GrueError, UsageError
     from grue.games.game import Game
@@ -30,6 +31,7 @@ _MODULES = {
     "grue.engine.gymnax": ("gymnax",),
     "grue.engine.make": ("make",),
     "grue.engine.sets": ("make_many",),
+    "grue.engine.stoa": ("stoa",),
     "grue.engine.text_games": ("TextGames",),
     "grue.errors": ("BrokenFileError", "GrueError", "UsageError"),
     "grue.games.game": ("Game",),
@@ -41,7 +43,7 @@ _MODULES = {
 }
 __all__ = ["BrokenFileError", "Evaluation", "Game", "GrueError", "Player", "TrainConfig"]
 __all__ += ["UsageError", "__version__", "evaluate", "game_names", "load", "load_agent", "make"]
-__all__ += ["TextGames", "gymnax", "make_many", "train"]
+__all__ += ["TextGames", "gymnax", "make_many", "stoa", "train"]
 
 register_environments()
 

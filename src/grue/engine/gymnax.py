@@ -51,7 +51,7 @@ class GymnaxEnv:
         if not isinstance(env, Environment):
             raise UsageError(f"{env!r} is no environment; give the result of grue.make")
         if isinstance(env, EmulatorEnv | HostedSetEnv):
-            raise UsageError("gymnax steps games in jitted programs; this one is hosted")
+            raise UsageError("only a game that runs in jitted programs fits; this one is hosted")
         self.env, self.legacy = env, legacy
 
     @property
@@ -77,20 +77,23 @@ class GymnaxEnv:
         return jnp.where(done, anew, seen), onward, *values, info
 
     def reset_env(self, key: Any, params: GymnaxParams) -> tuple[Array, GymnaxState]:
+        state, step = self.begin(key, params)
+        return step.observation, state
+
+    def begin(self, key: Any, params: GymnaxParams) -> tuple[GymnaxState, Step]:
         state, step = self.env.reset(key)
         if isinstance(self.env, StackedEnv):
             number = jnp.where(params.game == ANY, state.game, params.game)
             state, step = self.env.reset(key, number)
-        return step.observation, self._state(state, step, jnp.int32(0))
+        return self._state(state, step, jnp.int32(0)), step
 
     def step_env(
         self, key: Any, state: GymnaxState, action: Any, params: GymnaxParams
     ) -> tuple[Any, ...]:
         """One step; after the end of an episode, the next one is not begun."""
-        following, step = self.env.step(state.game, action)
+        after, step = self.advance(state, action, params)
         reward = jnp.asarray(step.reward, jnp.float32)
-        after = self._state(following, step, state.time + 1)
-        late = self._late(after, params) & ~step.terminated
+        late = step.truncated
         ends = [step.terminated, late]
         if self.legacy:
             ends = [step.terminated | late]
@@ -104,8 +107,15 @@ class GymnaxEnv:
             "truncated": late,
         }
         if isinstance(self.env, StackedEnv):
-            info["game"] = following.game
+            info["game"] = after.game.game
         return step.observation, after, reward, *ends, info
+
+    def advance(
+        self, state: GymnaxState, action: Any, params: GymnaxParams
+    ) -> tuple[GymnaxState, Step]:
+        following, step = self.env.step(state.game, action)
+        after = self._state(following, step, state.time + 1)
+        return after, step._replace(truncated=self._late(after, params) & ~step.terminated)
 
     def _state(self, state: Any, step: Step, time: Array) -> GymnaxState:
         return GymnaxState(state, time, step.admissible_set)
