@@ -19,6 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from grue.agents.catalogue import EXPLORERS
+from grue.agents.settings import names_of
 from grue.training.config import TrainConfig, parse_seeds
 from grue.training.progress import Display
 from grue.training.runs import read_run
@@ -71,6 +73,13 @@ ZORK_BOUND: dict[str, Any] = {
     "frontier_epsilon": 0.0,
 }
 ZORK_LOW: dict[str, Any] = {**ZORK_BOUND, "double": True, "epsilon_end": 0.02}
+ZORK_STEADY: dict[str, Any] = {
+    **ZORK_LOW,
+    "learning_rate_end": 0.0001,
+    "learning_rate_steps": 500_000,
+}
+EXPLORING = {"explore", *names_of(EXPLORERS.find("achievements").settings)}
+"""The settings that go without the explorer."""
 VARIANTS: dict[str, dict[str, Any]] = {
     "plain": {},
     "heads": {"heads": 8},
@@ -140,7 +149,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "zork-greedy": ZORK_BOUND,
     "zork-double": {**ZORK_BOUND, "double": True},
     "zork-low": ZORK_LOW,
-    "zork-steady": {**ZORK_LOW, "learning_rate_end": 0.0001, "learning_rate_steps": 600_000},
+    "zork-steady": ZORK_STEADY,
+    "zork-unaided": {
+        "epsilon_steps": 300_000,
+        **{name: value for name, value in ZORK_STEADY.items() if name not in EXPLORING},
+    },
     "oracle": {"gate": "oracle", "heads": 8},
     "long": {
         **FOUND,
