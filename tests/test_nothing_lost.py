@@ -281,7 +281,7 @@ def test_pipes_and_devices(out: Path, tmp_path: Path, capsys) -> None:
     path.unlink()
     os.mkfifo(path)
     said = refused([*TRAIN, "--steps", "700", "--resume", "--out", str(out)], 1, capsys)
-    assert "is a pipe or a device" in said
+    assert "(it is a pipe or a device, not a plain file)" in said
 
 
 def test_too_many_processes_and_episodes(out: Path, capsys) -> None:

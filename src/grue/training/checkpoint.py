@@ -112,7 +112,7 @@ def load(path: Path, template: Any) -> Any:
     try:
         whole = _whole(arrays, header["shapes"], MORE + 2 * sum(map(_bytes, wanted.values())))
     except DAMAGE as error:
-        raise _damaged(path, str(error)) from None
+        raise _damaged(path, _why(error)) from None
     arrays = layout.adapted(whole, wanted)
     if differing := sorted(wanted.keys() ^ arrays.keys()):
         name = differing[0]
@@ -187,10 +187,15 @@ def _read(path: Path, only_header: bool = False) -> tuple[dict[str, Any], dict[s
     except FileNotFoundError:
         raise BrokenFileError(f"there is no checkpoint {path}") from None
     except DAMAGE as error:
-        raise _damaged(path, str(error)) from None
+        raise _damaged(path, _why(error)) from None
     if version != FORMAT:
         raise _damaged(path, f"it has format {version}, this grue reads format {FORMAT}")
     return header, arrays
+
+
+def _why(error: Exception) -> str:
+    """An OSError also tells its number and the path, which the message has already."""
+    return getattr(error, "strerror", None) or str(error)
 
 
 def _damaged(path: Path, why: str) -> BrokenFileError:
