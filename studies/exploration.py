@@ -144,6 +144,13 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "archive-greedy": {**RARE, "lower_bound": True, "frontier_epsilon": 0.0},
     "archive-far": FAR,
     "archive-double": {**FAR, "double": True},
+    "archive-steady": {
+        **FAR,
+        "double": True,
+        "epsilon_end": 0.02,
+        "learning_rate_end": 0.0001,
+        "learning_rate_steps": 1_300_000,
+    },
     "zork-archive": ZORK,
     "zork-far": {**ZORK, "return_share": 0.8, "discount": 0.97},
     "zork-greedy": ZORK_BOUND,
