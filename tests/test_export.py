@@ -6,6 +6,7 @@ import csv
 import json
 import struct
 import sys
+import time
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -113,6 +114,8 @@ def wandb_records(data: bytes) -> Iterator[bytes]:
         if 2**15 - at % 2**15 < 7:  # The end of a block is left empty.
             at += 2**15 - at % 2**15
         _, length, kind = struct.unpack_from("<IHB", data, at)
+        if at + 7 + length > len(data):
+            return  # It is still being written.
         parts += data[at + 7 : at + 7 + length]
         at += 7 + length
         if kind in (1, 4):  # Whole, or the last part.
@@ -120,10 +123,20 @@ def wandb_records(data: bytes) -> Iterator[bytes]:
             parts = b""
 
 
+def finished_records(path: Path) -> list[Any]:
+    """The records of a finished log. Another process of wandb writes the last ones a bit later."""
+    record: Any = import_module("wandb.proto.wandb_internal_pb2").Record
+    for _ in range(300):
+        found = [record.FromString(one) for one in wandb_records(path.read_bytes())]
+        if found and found[-1].HasField("exit"):
+            return found
+        time.sleep(0.1)
+    raise AssertionError(f"{path} has no end after 30 s")
+
+
 def test_the_log_of_weights_and_biases(tmp_path: Path, monkeypatch) -> None:
     """Offline: the files are those that ``wandb sync`` uploads, read as wandb defines them."""
     pytest.importorskip("wandb", reason="wandb is not installed")
-    records: Any = import_module("wandb.proto.wandb_internal_pb2")
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_ERROR_REPORTING", "false")
     out = tmp_path / "runs"
@@ -133,7 +146,7 @@ def test_the_log_of_weights_and_biases(tmp_path: Path, monkeypatch) -> None:
     logged: dict[str, list[dict[str, str]]] = {}
     for path in sorted(out.glob("wandb/offline-run-*/*.wandb")):
         name = ""
-        for record in map(records.Record.FromString, wandb_records(path.read_bytes())):
+        for record in finished_records(path):
             if record.HasField("run"):
                 name = record.run.display_name
                 assert record.run.project == "project-x"
