@@ -7,7 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import exploration
 import pytest
+from exploration import EXPLORING, VARIANTS
 from sweep import keep, told
 
 Row = dict[str, Any]
@@ -62,3 +64,25 @@ def test_a_run_that_fails_loses_nothing(tmp_path: Path) -> None:
 def test_a_setting_is_told_as_it_is_typed() -> None:
     assert told({}) == "none changed"
     assert told({"target_every": 200, "huber": True}) == "`target_every=200`, `huber=True`"
+
+
+def exploring_config(variant: str) -> Any:
+    own = {"game": "saladworld-4", "story": None, "steps": 600_000, "seeds": "0", "sizes": "small"}
+    return exploration.config_of(variant, argparse.Namespace(**own))
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_variant_of_the_study_of_explorers_is_a_config(variant: str) -> None:
+    config = exploring_config(variant)
+    flat = config.flat()
+    assert {name: flat[name] for name in VARIANTS[variant]} == VARIANTS[variant]
+    repeats = exploration.command(variant, config)
+    assert f"--steps 600000 --seeds 0 --sizes small --variants {variant}" in repeats
+
+
+def test_the_unaided_variant_differs_by_the_explorer_alone() -> None:
+    aided, alone = (exploring_config(name).flat() for name in ("zork-steady", "zork-unaided"))
+    assert (aided["explore"], alone["explore"]) == ("achievements", "none")
+    assert {n: v for n, v in aided.items() if n not in EXPLORING} == {
+        n: v for n, v in alone.items() if n not in EXPLORING
+    }
