@@ -398,6 +398,17 @@ def test_rewards_in_the_targets_are_clipped(played: Played) -> None:
     assert y.tolist() == [-5.0, 0.0, 7.0, 21.0] * 2
 
 
+def test_a_learning_rate_that_has_fallen_to_0_changes_nothing(played: Played) -> None:
+    run = played.after(2)
+    batch: Batch = jax.jit(played.agent.sample)(run.agent.kept, jax.random.key(5))
+    fallen = agent_with(played.env, learning_rate_end=0.0, learning_rate_steps=1)
+    before, key = run.agent.learned, jax.random.key(1)
+    _same(jax.jit(fallen.learn)(before, batch, key)[0].values, before.values)
+    moved = jax.jit(played.agent.learn)(before, batch, key)[0].values
+    pairs = zip(jax.tree.leaves(moved), jax.tree.leaves(before.values), strict=True)
+    assert any(not np.array_equal(one, other) for one, other in pairs)
+
+
 def test_dropout_acts_on_e_alone(played: Played) -> None:
     run = played.after(2)
     batch: Batch = jax.jit(played.agent.sample)(run.agent.kept, jax.random.key(5))

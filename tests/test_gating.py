@@ -137,10 +137,8 @@ def test_epsilon_mixes_both() -> None:
     ("step", "expected"), [(0, 1.0), (250_000, 0.775), (1_000_000, 0.1), (1_300_000, 0.1)]
 )
 def test_epsilon_falls_in_a_straight_line(step: int, expected: float) -> None:
-    assert float(gating.annealed_epsilon(step, 1.0, 0.1, 1_000_000)) == pytest.approx(
-        expected, abs=1e-6
-    )
-    in_a_program = gating.annealed_epsilon(jnp.int32(step), 1.0, 0.1, 1_000_000)
+    assert float(gating.annealed(step, 1.0, 0.1, 1_000_000)) == pytest.approx(expected, abs=1e-6)
+    in_a_program = gating.annealed(jnp.int32(step), 1.0, 0.1, 1_000_000)
     assert float(in_a_program) == pytest.approx(expected, abs=1e-6)
 
 

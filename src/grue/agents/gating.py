@@ -254,8 +254,8 @@ def choose(
     return jnp.where(jax.random.uniform(explore) < epsilon, drawn, greedy)
 
 
-def annealed_epsilon(step: Any, start: float, end: float, over: int) -> Any:
-    """ε falls linearly from ``start`` to ``end`` over ``over`` steps; a float for an int step."""
+def annealed(step: Any, start: float, end: float, over: int) -> Any:
+    """Falls linearly from ``start`` to ``end`` over ``over`` steps; a float for an int step."""
     if isinstance(step, int):
         done: Any = min(step / over, 1.0)
     else:

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from grue.agents.gating import annealed
 from grue.agents.kernels import select
 from grue.agents.kernels.adam import moved, moved_all, moved_heads, rates
 from grue.agents.network import Network
@@ -77,8 +78,8 @@ def learning_rate(settings: ReplaySettings, updates: Int[Array, ""]) -> float | 
     if settings.learning_rate_end is None:
         return settings.learning_rate
     step = settings.learning_starts + updates * settings.update_every
-    done = jnp.minimum(step.astype(jnp.float32) / settings.learning_rate_steps, 1.0)
-    return settings.learning_rate * (1.0 - done) + settings.learning_rate_end * done
+    start, end = settings.learning_rate, settings.learning_rate_end
+    return annealed(step, start, end, settings.learning_rate_steps)
 
 
 def _clipped(slope: Network, used: Bool[Array, " heads"], clip: float) -> Float[Array, ""]:

@@ -51,7 +51,7 @@ class GymnaxEnv:
         if not isinstance(env, Environment):
             raise UsageError(f"{env!r} is no environment; give the result of grue.make")
         if isinstance(env, EmulatorEnv | HostedSetEnv):
-            raise UsageError("only a game that runs in jitted programs fits; this one is hosted")
+            raise UsageError("gymnax and Stoa step compiled games; this one is hosted")
         self.env, self.legacy = env, legacy
 
     @property

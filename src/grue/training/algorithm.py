@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from grue.agents.agent import Agent, AgentState, Decision, Episode, RunParameters, Told
-from grue.agents.gating import annealed_epsilon
+from grue.agents.gating import annealed
 from grue.agents.kernels.select import compilation
 from grue.agents.registry import Metric
 from grue.agents.settings import AgentSettings
@@ -82,7 +82,7 @@ class Algorithm:
     def step(self, run: Run, number: Int[Array, ""]) -> tuple[Run, Sums]:
         """Plays one command. ``number`` is G, the number of steps so far."""
         env, agent, settings, before = self.env, self.agent, self.settings, run.episode
-        epsilon = annealed_epsilon(
+        epsilon = annealed(
             number, settings.epsilon_start, settings.epsilon_end, settings.epsilon_steps
         )
         epsilon = agent.epsilon(run.agent, before, run.parameters, epsilon)

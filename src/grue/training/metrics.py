@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from grue.agents.gating import annealed_epsilon
+from grue.agents.gating import annealed
 from grue.agents.registry import Metric
 from grue.errors import UsageError
 from grue.training.config import TrainConfig
@@ -98,7 +98,7 @@ def make_row(
             # The others are set below; this fixes the order of the columns.
             row[name] = _ratio(sums[name], spans[per]) if name in sums and per in spans else None
     settings = config.settings
-    row["epsilon"] = annealed_epsilon(
+    row["epsilon"] = annealed(
         step, settings.epsilon_start, settings.epsilon_end, settings.epsilon_steps
     )
     if config.kind.estimates:
